@@ -1,0 +1,100 @@
+package apidoc
+
+import "encoding/json"
+
+// A Document holds the facts about one product's REST API at one version.
+type Document struct {
+	Product string `json:"product"` // "pve", "pbs", "pdm", or whatever the importer called it
+	Version string `json:"version,omitempty"`
+
+	// Dialect tells which family of servers wrote the description, because they
+	// differ in authentication, booleans and request bodies: "perl" for
+	// pve-http-server (PVE, PMG), "rust" for proxmox-rest-server (PBS, PDM).
+	Dialect string `json:"dialect"`
+
+	// Operations are sorted by path, then by method.
+	Operations []*Operation `json:"operations"`
+}
+
+// An Operation is one method of one path.
+type Operation struct {
+	Path            string       `json:"path"`   // "/nodes/{node}/qemu"
+	Method          string       `json:"method"` // GET, POST, PUT, DELETE, or PBS's UPLOAD and DOWNLOAD
+	Name            string       `json:"name,omitempty"`
+	Description     string       `json:"description,omitempty"` // only in a user's own file
+	Protected       bool         `json:"protected,omitempty"`   // runs in the privileged daemon
+	ProxyTo         string       `json:"proxyto,omitempty"`     // the parameter naming the node that answers
+	NoToken         bool         `json:"notoken,omitempty"`     // refuses API tokens
+	DownloadAllowed bool         `json:"download_allowed,omitempty"`
+	Permissions     *Permissions `json:"permissions,omitempty"`
+	Parameters      *Schema      `json:"parameters,omitempty"` // an object schema, path parameters included
+	Returns         *Schema      `json:"returns,omitempty"`
+}
+
+// Permissions tell who may call an operation.
+type Permissions struct {
+	User  string `json:"user,omitempty"`  // "world", "all", or a user such as "root@pam"
+	Check *Check `json:"check,omitempty"` // nil: nothing beyond User
+	Prose bool   `json:"prose,omitempty"` // the description has conditions that no check expresses
+}
+
+// A Check is a node of a permission expression.
+type Check struct {
+	// Op is "and" or "or" over Checks; "perm" for Privs on Path; "user" for
+	// being the user named in Path; or one of PVE's special checks
+	// "userid-param", "userid-group" and "perm-modify".
+	Op           string   `json:"op"`
+	Path         string   `json:"path,omitempty"` // "/vms/{vmid}"
+	Privs        []string `json:"privs,omitempty"`
+	Any          bool     `json:"any,omitempty"`          // one of Privs is enough
+	RequireParam string   `json:"requireParam,omitempty"` // counts only when this parameter is given
+	Args         []string `json:"args,omitempty"`         // further words of a special check
+	Checks       []*Check `json:"checks,omitempty"`
+}
+
+// A Schema describes a value: a parameter, a result or a part of one.
+type Schema struct {
+	Type        string `json:"type,omitempty"` // string, integer, number, boolean, array, object, null, any, or "" when unknown
+	Optional    bool   `json:"optional,omitempty"`
+	Description string `json:"description,omitempty"` // only in a user's own file
+
+	Properties map[string]*Schema `json:"properties,omitempty"`
+	Items      *Schema            `json:"items,omitempty"`
+
+	// NoAdditional is set when keys beyond Properties are refused; Additional
+	// is the schema of such keys where there is one.
+	NoAdditional bool    `json:"noAdditional,omitempty"`
+	Additional   *Schema `json:"additional,omitempty"`
+
+	// OneOf lists variants. TypeProperty names the property that tells which,
+	// TypeSchema its schema (PDM); InstanceTypes are the values of it that
+	// select this variant or allow this property (PVE).
+	OneOf         []*Schema `json:"oneOf,omitempty"`
+	TypeProperty  string    `json:"typeProperty,omitempty"`
+	TypeSchema    *Schema   `json:"typeSchema,omitempty"`
+	InstanceTypes []string  `json:"instanceTypes,omitempty"`
+
+	Enum      []string        `json:"enum,omitempty"`
+	Default   json.RawMessage `json:"default,omitempty"` // a literal of the schema's type; prose is dropped
+	Minimum   json.Number     `json:"minimum,omitempty"`
+	Maximum   json.Number     `json:"maximum,omitempty"`
+	MinLength *int            `json:"minLength,omitempty"`
+	MaxLength *int            `json:"maxLength,omitempty"`
+	Pattern   string          `json:"pattern,omitempty"` // as the server wrote it: Perl's or Rust's syntax
+
+	// Format is a format's name. A property string has FormatSchema instead or
+	// besides: an object for "key=value,…", an array for "a,b,c".
+	Format       string  `json:"format,omitempty"`
+	FormatSchema *Schema `json:"formatSchema,omitempty"`
+
+	// Within a FormatSchema: the key that may be left out, another spelling of
+	// a key, and the key whose name is the value (net0's "virtio=<MAC>").
+	DefaultKey bool   `json:"defaultKey,omitempty"`
+	Alias      string `json:"alias,omitempty"`
+	KeyAlias   string `json:"keyAlias,omitempty"`
+
+	Typetext string   `json:"typetext,omitempty"` // kept where it is the only grammar of a property string
+	Requires string   `json:"requires,omitempty"` // another parameter that must be given too
+	Renderer string   `json:"renderer,omitempty"` // bytes, duration, timestamp, fraction_as_percentage, …
+	Links    []string `json:"links,omitempty"`    // href of each child link
+}
