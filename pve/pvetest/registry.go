@@ -1,0 +1,133 @@
+package pvetest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/proxkit/proxkit/apidoc"
+)
+
+// A registry maps operations to handlers.
+type registry struct {
+	doc      *apidoc.Document
+	handlers map[*apidoc.Operation]handler
+	byName   map[string]*apidoc.Operation // "GET /nodes/{node}/qemu"
+	root     *routeNode
+}
+
+// registrations lists every group of handlers.
+func registrations() []func(*registry) {
+	return []func(*registry){
+		registerRoot,
+		registerTasks,
+		registerGuests,   // guest_*.go
+		registerStorages, // storage_*.go
+	}
+}
+
+// newRegistry returns the handlers for doc's operations.
+func newRegistry(doc *apidoc.Document) *registry {
+	r := &registry{
+		doc:      doc,
+		handlers: map[*apidoc.Operation]handler{},
+		byName:   map[string]*apidoc.Operation{},
+		root:     &routeNode{},
+	}
+	for _, op := range doc.Operations {
+		r.byName[op.Method+" "+op.Path] = op
+		r.root.add(op)
+	}
+	for _, register := range registrations() {
+		register(r)
+	}
+	return r
+}
+
+// handle registers h for an operation named like "POST /nodes/{node}/qemu".
+func (r *registry) handle(name string, h handler) {
+	op := r.byName[name]
+	if op == nil {
+		panic("pvetest: no such operation: " + name)
+	}
+	if r.handlers[op] != nil {
+		panic("pvetest: two handlers for " + name)
+	}
+	r.handlers[op] = h
+}
+
+// A routeNode is one part of the paths.
+type routeNode struct {
+	static   map[string]*routeNode
+	variable *routeNode
+	varName  string
+	rest     bool // the variable takes all remaining parts
+	ops      map[string]*apidoc.Operation
+}
+
+// add enters an operation.
+func (n *routeNode) add(op *apidoc.Operation) {
+	for part := range strings.SplitSeq(strings.Trim(op.Path, "/"), "/") {
+		switch {
+		case part == "":
+		case strings.HasPrefix(part, "{"):
+			if n.variable == nil {
+				n.variable = &routeNode{}
+				n.varName = strings.Trim(part, "{}")
+			}
+			n = n.variable
+		default:
+			if n.static == nil {
+				n.static = map[string]*routeNode{}
+			}
+			if n.static[part] == nil {
+				n.static[part] = &routeNode{}
+			}
+			n = n.static[part]
+		}
+	}
+	if n.ops == nil {
+		n.ops = map[string]*apidoc.Operation{}
+	}
+	n.ops[op.Method] = op
+}
+
+// greedy lists the path parameters that swallow all remaining parts of a path,
+// because a volume's name contains slashes.
+func greedy(name string) bool { return name == "volume" }
+
+// find returns the operation for a method and the parts of a path, and the
+// path's parameters.
+func (r *registry) find(method string, parts []string) (*apidoc.Operation, map[string]string) {
+	vars := map[string]string{}
+	n := r.root
+	for i, part := range parts {
+		if next := n.static[part]; next != nil {
+			n = next
+			continue
+		}
+		if n.variable == nil {
+			return nil, nil
+		}
+		name := n.varName
+		n = n.variable
+		if greedy(name) {
+			vars[name] = strings.Join(parts[i:], "/")
+			break
+		}
+		vars[name] = part
+	}
+	return n.ops[method], vars
+}
+
+// sortedKeys returns m's keys in order.
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
+
+// notSimulated is the answer for an operation without a handler.
+func notSimulated(op *apidoc.Operation) error {
+	return fail(501, "%s", fmt.Sprintf("pvetest does not simulate %s %s", op.Method, op.Path))
+}

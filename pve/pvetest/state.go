@@ -1,0 +1,133 @@
+package pvetest
+
+// A cluster is the whole state of the simulated cluster. It is JSON so that
+// pve-sim can keep it in a directory; all access is under [Server.mu].
+type cluster struct {
+	Name     string              `json:"name,omitempty"`
+	Nodes    map[string]*node    `json:"nodes"`
+	Storages map[string]*storage `json:"storages"`
+	Guests   map[int]*guest      `json:"guests"`
+
+	Pools  map[string]*pool  `json:"pools"`
+	Users  map[string]*user  `json:"users"`
+	Groups map[string]*group `json:"groups"`
+	Roles  map[string]*role  `json:"roles"` // the built-in ones are not in here
+	ACL    []*aclEntry       `json:"acl"`
+	Tasks  []*task           `json:"tasks"`
+
+	Options map[string]string `json:"options"` // datacenter.cfg
+
+	// NoQuorum makes every write fail.
+	NoQuorum bool `json:"noQuorum,omitempty"`
+}
+
+// A node is one member of the cluster.
+type node struct {
+	Name    string `json:"name"`
+	ID      int    `json:"id"`
+	IP      string `json:"ip"`
+	Offline bool   `json:"offline,omitempty"`
+
+	CPUs   int   `json:"cpus"`
+	Memory int64 `json:"memory"` // bytes
+	Disk   int64 `json:"disk"`   // bytes of the root file system
+
+	Ifaces map[string]*iface `json:"ifaces"`
+	PID    int               `json:"pid"` // the last process id given out
+}
+
+// An iface is one network interface of a node.
+type iface struct {
+	Name   string            `json:"name"`
+	Type   string            `json:"type"` // bridge, eth, …
+	Active bool              `json:"active"`
+	Config map[string]string `json:"config"`
+}
+
+// A pool is a resource pool. Members are vmids and storages.
+type pool struct {
+	ID       string          `json:"id"`
+	Comment  string          `json:"comment,omitempty"`
+	Guests   map[int]bool    `json:"guests"`
+	Storages map[string]bool `json:"storages"`
+}
+
+// A user is an account of a realm.
+type user struct {
+	ID        string               `json:"id"`
+	Password  string               `json:"password,omitempty"`
+	Disabled  bool                 `json:"disabled,omitempty"`
+	Expire    int64                `json:"expire,omitempty"`
+	Comment   *string              `json:"comment,omitempty"`
+	Email     *string              `json:"email,omitempty"`
+	Firstname *string              `json:"firstname,omitempty"`
+	Lastname  *string              `json:"lastname,omitempty"`
+	Keys      *string              `json:"keys,omitempty"`
+	Tokens    map[string]*apiToken `json:"tokens"`
+}
+
+// An apiToken is an API token of a user.
+type apiToken struct {
+	ID      string  `json:"id"`
+	Secret  string  `json:"secret"`
+	Privsep bool    `json:"privsep"`
+	Expire  int64   `json:"expire"`
+	Comment *string `json:"comment,omitempty"`
+}
+
+// A group is a group of users.
+type group struct {
+	ID      string          `json:"id"`
+	Comment string          `json:"comment,omitempty"`
+	Users   map[string]bool `json:"users"`
+}
+
+// A role is a set of privileges.
+type role struct {
+	ID    string          `json:"id"`
+	Privs map[string]bool `json:"privs"`
+}
+
+// An aclEntry gives a role on a path to a user, group or token.
+type aclEntry struct {
+	Path      string `json:"path"`
+	Kind      string `json:"kind"` // user, group or token
+	Who       string `json:"who"`
+	Role      string `json:"role"`
+	Propagate bool   `json:"propagate"`
+}
+
+// poolOf returns the pool a guest is in, "" when it is in none.
+func (cl *cluster) poolOf(vmid int) string {
+	for _, id := range sortedKeys(cl.Pools) {
+		if cl.Pools[id].Guests[vmid] {
+			return id
+		}
+	}
+	return ""
+}
+
+// poolOfStorage returns the pool a storage is in, "" when it is in none.
+func (cl *cluster) poolOfStorage(id string) string {
+	for _, name := range sortedKeys(cl.Pools) {
+		if cl.Pools[name].Storages[id] {
+			return name
+		}
+	}
+	return ""
+}
+
+// addToPool puts a guest into a pool; pool "" does nothing.
+func (cl *cluster) addToPool(pool string, vmid int) {
+	if p := cl.Pools[pool]; p != nil {
+		p.Guests[vmid] = true
+	}
+}
+
+// forgetGuest removes a destroyed guest from its pool and its permissions, as
+// PVE does.
+func (cl *cluster) forgetGuest(vmid int) {
+	for _, p := range cl.Pools {
+		delete(p.Guests, vmid)
+	}
+}

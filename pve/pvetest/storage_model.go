@@ -1,0 +1,8 @@
+package pvetest
+
+// A storage is one entry of storage.cfg.
+type storage struct {
+	ID string `json:"id"`
+}
+
+func registerStorages(r *registry) {}
