@@ -19,13 +19,24 @@ type Document struct {
 // An Operation is one method of one path.
 type Operation struct {
 	Path            string       `json:"path"`   // "/nodes/{node}/qemu"
-	Method          string       `json:"method"` // GET, POST, PUT, DELETE, or PBS's UPLOAD and DOWNLOAD
+	Method          string       `json:"method"` // the HTTP verb: GET, POST, PUT or DELETE
 	Name            string       `json:"name,omitempty"`
 	Description     string       `json:"description,omitempty"` // only in a user's own file
 	Protected       bool         `json:"protected,omitempty"`   // runs in the privileged daemon
 	ProxyTo         string       `json:"proxyto,omitempty"`     // the parameter naming the node that answers
 	NoToken         bool         `json:"notoken,omitempty"`     // refuses API tokens
 	DownloadAllowed bool         `json:"download_allowed,omitempty"`
+
+	// Stream is "upload" or "download" where the body of the request or of the
+	// answer is not JSON; PBS and PDM give such an operation the method UPLOAD
+	// (sent as POST) or DOWNLOAD (sent as GET).
+	Stream string `json:"stream,omitempty"`
+
+	// ExposeCredentials is set when the server hands the caller's own ticket
+	// or token on to the code that answers.
+	ExposeCredentials bool `json:"expose_credentials,omitempty"`
+	Unstable          bool `json:"unstable,omitempty"` // may change without notice
+
 	Permissions     *Permissions `json:"permissions,omitempty"`
 	Parameters      *Schema      `json:"parameters,omitempty"` // an object schema, path parameters included
 	Returns         *Schema      `json:"returns,omitempty"`
@@ -41,8 +52,13 @@ type Permissions struct {
 // A Check is a node of a permission expression.
 type Check struct {
 	// Op is "and" or "or" over Checks; "perm" for Privs on Path; "user" for
-	// being the user named in Path; or one of PVE's special checks
-	// "userid-param", "userid-group" and "perm-modify".
+	// being the user named in Path ("root@pam", or "{userid}" for the one whom
+	// that parameter names; also "all" and "world"); "group" for being in the
+	// group named in Path; "role" for having one of the fixed roles in Args;
+	// or one of PVE's special checks:
+	// "userid-param" (Args "self", or Privs: on the realm of parameter userid),
+	// "userid-group" (Privs on a group of that user, Args such as
+	// "groups_param", "create") and "perm-modify" (may change rights on Path).
 	Op           string   `json:"op"`
 	Path         string   `json:"path,omitempty"` // "/vms/{vmid}"
 	Privs        []string `json:"privs,omitempty"`
@@ -58,6 +74,8 @@ type Schema struct {
 	Optional    bool   `json:"optional,omitempty"`
 	Description string `json:"description,omitempty"` // only in a user's own file
 
+	// Properties are the members of an object. A name that ends in "[n]"
+	// stands for an indexed family: net0, net1, and so on.
 	Properties map[string]*Schema `json:"properties,omitempty"`
 	Items      *Schema            `json:"items,omitempty"`
 
@@ -66,9 +84,10 @@ type Schema struct {
 	NoAdditional bool    `json:"noAdditional,omitempty"`
 	Additional   *Schema `json:"additional,omitempty"`
 
-	// OneOf lists variants. TypeProperty names the property that tells which,
-	// TypeSchema its schema (PDM); InstanceTypes are the values of it that
-	// select this variant or allow this property (PVE).
+	// OneOf lists variants. TypeProperty names the property that tells which:
+	// a sibling of the value in PVE, a member of the value in PDM, which gives
+	// that property's schema in TypeSchema. InstanceTypes are the values of it
+	// that select this variant or, on a property, allow it.
 	OneOf         []*Schema `json:"oneOf,omitempty"`
 	TypeProperty  string    `json:"typeProperty,omitempty"`
 	TypeSchema    *Schema   `json:"typeSchema,omitempty"`
@@ -83,17 +102,24 @@ type Schema struct {
 	Pattern   string          `json:"pattern,omitempty"` // as the server wrote it: Perl's or Rust's syntax
 
 	// Format is a format's name. A property string has FormatSchema instead or
-	// besides: an object for "key=value,…", an array for "a,b,c".
+	// besides: an object for "key=value,…", an array for "a,b,c". Where a file
+	// only names the format, the schema is read from its typetext.
 	Format       string  `json:"format,omitempty"`
 	FormatSchema *Schema `json:"formatSchema,omitempty"`
 
 	// Within a FormatSchema: the key that may be left out, another spelling of
-	// a key, and the key whose name is the value (net0's "virtio=<MAC>").
+	// a key, and the key whose name is the value: net0's "virtio=<MAC>" means
+	// model=virtio,macaddr=<MAC>, which the property "virtio" says by KeyAlias
+	// "model" and Alias "macaddr".
 	DefaultKey bool   `json:"defaultKey,omitempty"`
 	Alias      string `json:"alias,omitempty"`
 	KeyAlias   string `json:"keyAlias,omitempty"`
 
-	Typetext string   `json:"typetext,omitempty"` // kept where it is the only grammar of a property string
+	// MaxIndex is the greatest index of an indexed family ("net[n]"), where
+	// the file says so by writing the members out.
+	MaxIndex *int `json:"maxIndex,omitempty"`
+
+	Typetext string   `json:"typetext,omitempty"` // kept where it is the only grammar of a property string and no schema can be read from it
 	Requires string   `json:"requires,omitempty"` // another parameter that must be given too
 	Renderer string   `json:"renderer,omitempty"` // bytes, duration, timestamp, fraction_as_percentage, …
 	Links    []string `json:"links,omitempty"`    // href of each child link
