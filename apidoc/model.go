@@ -18,14 +18,14 @@ type Document struct {
 
 // An Operation is one method of one path.
 type Operation struct {
-	Path            string       `json:"path"`   // "/nodes/{node}/qemu"
-	Method          string       `json:"method"` // the HTTP verb: GET, POST, PUT or DELETE
-	Name            string       `json:"name,omitempty"`
-	Description     string       `json:"description,omitempty"` // only in a user's own file
-	Protected       bool         `json:"protected,omitempty"`   // runs in the privileged daemon
-	ProxyTo         string       `json:"proxyto,omitempty"`     // the parameter naming the node that answers
-	NoToken         bool         `json:"notoken,omitempty"`     // refuses API tokens
-	DownloadAllowed bool         `json:"download_allowed,omitempty"`
+	Path            string `json:"path"`   // "/nodes/{node}/qemu"
+	Method          string `json:"method"` // the HTTP verb: GET, POST, PUT or DELETE
+	Name            string `json:"name,omitempty"`
+	Description     string `json:"description,omitempty"` // only in a user's own file
+	Protected       bool   `json:"protected,omitempty"`   // runs in the privileged daemon
+	ProxyTo         string `json:"proxyto,omitempty"`     // the parameter naming the node that answers
+	NoToken         bool   `json:"notoken,omitempty"`     // refuses API tokens
+	DownloadAllowed bool   `json:"download_allowed,omitempty"`
 
 	// Stream is "upload" or "download" where the body of the request or of the
 	// answer is not JSON; PBS and PDM give such an operation the method UPLOAD
@@ -37,9 +37,9 @@ type Operation struct {
 	ExposeCredentials bool `json:"expose_credentials,omitempty"`
 	Unstable          bool `json:"unstable,omitempty"` // may change without notice
 
-	Permissions     *Permissions `json:"permissions,omitempty"`
-	Parameters      *Schema      `json:"parameters,omitempty"` // an object schema, path parameters included
-	Returns         *Schema      `json:"returns,omitempty"`
+	Permissions *Permissions `json:"permissions,omitempty"`
+	Parameters  *Schema      `json:"parameters,omitempty"` // an object schema, path parameters included
+	Returns     *Schema      `json:"returns,omitempty"`
 }
 
 // Permissions tell who may call an operation.

@@ -1,0 +1,37 @@
+// Command generator makes proxkit's facts files and API clients from the API
+// descriptions that Proxmox publishes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("usage: generator apidoc [flags]")
+	}
+	switch args[0] {
+	case "apidoc":
+		return runApidoc(ctx, args[1:], stdout, stderr)
+	}
+	return fmt.Errorf("unknown command %q", args[0])
+}
