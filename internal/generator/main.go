@@ -19,6 +19,9 @@ func main() {
 	if errors.Is(err, flag.ErrHelp) {
 		os.Exit(2)
 	}
+	if exit, ok := errors.AsType[exitError](err); ok {
+		os.Exit(exit.code)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -27,11 +30,13 @@ func main() {
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("usage: generator apidoc [flags]")
+		return errors.New("usage: generator apidoc|diff [flags]")
 	}
 	switch args[0] {
 	case "apidoc":
 		return runApidoc(ctx, args[1:], stdout, stderr)
+	case "diff":
+		return runDiff(ctx, args[1:], stdout, stderr)
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

@@ -58,6 +58,11 @@ func (p *parser) perlCheck(where string, list []any, depth int) *facts.Check {
 		p.problem(where, "is an empty array, want a check such as [\"perm\", PATH, [PRIVILEGES]]")
 		return c
 	}
+	if _, ok := list[0].([]any); ok {
+		// A list of checks without a word before it: some releases left the
+		// "and" out.
+		return p.perlCheck(where, append([]any{"and"}, list...), depth)
+	}
 	word, ok := list[0].(string)
 	if !ok {
 		p.problem(where, "begins with %s, want the name of a check", describe(list[0]))

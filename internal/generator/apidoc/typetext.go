@@ -81,6 +81,7 @@ func parseElement(text string) (string, *facts.Schema, bool) {
 
 var (
 	words       = regexp.MustCompile(`^[A-Za-z0-9_./+-]+(\|[A-Za-z0-9_./+-]+)+$`)
+	span        = regexp.MustCompile(`(^|\|)[0-9]+-[0-9]+(\||$)`) // "8-64" is no word
 	digitsValue = regexp.MustCompile(`^\\d[+*]?$`)
 )
 
@@ -100,7 +101,7 @@ func valueSchema(value string) *facts.Schema {
 		return &facts.Schema{Type: "integer"}
 	case inner == "number":
 		return &facts.Schema{Type: "number"}
-	case words.MatchString(inner):
+	case words.MatchString(inner) && !span.MatchString(inner):
 		return &facts.Schema{Type: "string", Enum: strings.Split(inner, "|")}
 	}
 	return &facts.Schema{Type: "string"}
