@@ -1,0 +1,449 @@
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/proxkit/proxkit/internal/wire"
+)
+
+const (
+	contentForm = "application/x-www-form-urlencoded"
+	contentJSON = "application/json"
+
+	// maxRequestBody is what the servers accept for anything but an upload.
+	maxRequestBody = 512 << 10
+	// maxTarget leaves room for the other header lines within the 8 KiB that the
+	// servers accept; they close the connection without an answer beyond that.
+	maxTarget = 6 << 10
+	// maxAnswer bounds what a hostile or confused server can make us hold.
+	maxAnswer = 256 << 20
+	// maxErrorAnswer is the same for refusals.
+	maxErrorAnswer = 1 << 20
+)
+
+// A call is a request that can be made several times.
+type call struct {
+	method string
+	path   string // escaped, without base path and query: what errors show
+	query  string
+	kind   callKind
+
+	body        []byte
+	contentType string
+
+	// stream replaces body for uploads: it returns the whole body from its beginning.
+	stream       func() (io.ReadCloser, error)
+	streamLength int64
+
+	// open leaves the body of a success to the caller, for downloads.
+	open bool
+	// plain sends no credentials, for logins.
+	plain bool
+
+	header http.Header // further header lines, or nil
+}
+
+// newCall encodes a call. Whatever is wrong with its arguments is found here, before
+// anything is sent.
+func (c *Client) newCall(method, path string, params any) (*call, error) {
+	call, used, err := c.newTarget(method, path, params)
+	if err != nil {
+		return nil, err
+	}
+	refuse := func(err error) error { return c.argumentError(call, err) }
+	switch {
+	case params == nil && (call.kind == kindRead || method == http.MethodDelete):
+	case call.kind == kindRead || method == http.MethodDelete:
+		if call.query, err = wire.EncodeForm(params, used); err != nil {
+			return nil, refuse(err)
+		}
+	case params == nil:
+		if !c.product.perl() {
+			call.contentType, call.body = contentJSON, []byte("{}")
+		} else {
+			call.contentType = contentForm
+		}
+	case c.product.perl() && wire.FormFits(params, used):
+		form, err := wire.EncodeForm(params, used)
+		if err != nil {
+			return nil, refuse(err)
+		}
+		call.contentType, call.body = contentForm, []byte(form)
+	default:
+		if call.body, err = wire.EncodeJSON(params, wire.Dialect(c.product.Dialect), used); err != nil {
+			return nil, refuse(err)
+		}
+		call.contentType = contentJSON
+	}
+	if len(call.body) > maxRequestBody {
+		return nil, refuse(fmt.Errorf("the parameters take %d bytes, but the server accepts at most %d in one request", len(call.body), maxRequestBody))
+	}
+	if n := len(call.path) + len(call.query); n > maxTarget {
+		return nil, refuse(fmt.Errorf("path and query take %d bytes, but the server accepts about %d", n, maxTarget))
+	}
+	return call, nil
+}
+
+// newTarget fills the path and decides what kind of call this is. used names the
+// parameters that went into the path.
+func (c *Client) newTarget(method, path string, params any) (*call, []string, error) {
+	call := &call{method: method, path: path, kind: kindWrite}
+	switch method {
+	case http.MethodGet:
+		call.kind = kindRead
+	case http.MethodPost, http.MethodPut, http.MethodDelete:
+	default:
+		return nil, nil, c.argumentError(call, fmt.Errorf("the API has no method %q: use GET, POST, PUT or DELETE", method))
+	}
+	if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#") {
+		return nil, nil, c.argumentError(call, errors.New("a path begins with a slash and has no query: give parameters as parameters"))
+	}
+	filled, used, err := wire.Path(path, params)
+	if err != nil {
+		return nil, nil, c.argumentError(call, err)
+	}
+	call.path = filled
+	if call.kind == kindWrite && c.config.safeWrite != nil && c.config.safeWrite(method, filled) {
+		call.kind = kindSafeWrite
+	}
+	return call, used, nil
+}
+
+func (c *Client) argumentError(call *call, err error) error {
+	return &ArgumentError{Method: call.method, Path: call.path, Reason: err.Error(), product: c.product.Name, err: err}
+}
+
+// An answer is a success whose body has been read, unless the call left it open.
+type answer struct {
+	response *http.Response
+	body     []byte
+}
+
+// send makes the call, as often as the policy says.
+func (c *Client) send(ctx context.Context, call *call) (answer, error) {
+	policy := c.config.retry
+	renewed := false
+	tried := 1 // endpoints, since the last wait
+	for attempt := 1; ; attempt++ {
+		ans, seen, f, err := c.attempt(ctx, call)
+		if err == nil {
+			return ans, nil
+		}
+		switch judge(call.kind, f) {
+		case renew:
+			if renewed || call.plain || !c.auth.renew(seen) {
+				return answer{}, err
+			}
+			renewed = true
+			continue
+		case giveUp:
+			if f == faultAuth && !call.plain {
+				c.auth.renew(seen) // the next call starts with a new session
+			}
+			return answer{}, err
+		}
+		if attempt >= policy.Attempts+len(c.endpoints)-1 || policy.Attempts == 1 && tried >= len(c.endpoints) {
+			return answer{}, err
+		}
+		if f == faultNotSent && tried < len(c.endpoints) {
+			tried++
+			continue
+		}
+		tried = 1
+		if pause(ctx, policy.wait(attempt)) != nil {
+			return answer{}, c.transportError(call, c.endpoint(), fmt.Errorf("%w, after %w", context.Cause(ctx), err), f != faultNotSent)
+		}
+	}
+}
+
+var (
+	errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
+	errPlainHTTP     = errors.New("the server answered in plain http")
+)
+
+// attempt makes the call once. seen identifies the credentials that were used.
+func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint64, f fault, err error) {
+	if c.config.limiter != nil {
+		if err := c.config.limiter.Wait(ctx); err != nil {
+			return answer{}, 0, faultFinal, c.transportError(call, c.endpoint(), contextOr(ctx, err), false)
+		}
+	}
+	endpoint := c.endpoint()
+	req, err := c.newRequest(ctx, call, endpoint)
+	if err != nil {
+		return answer{}, 0, faultFinal, err
+	}
+	if !call.plain {
+		if seen, err = c.auth.authorize(ctx, req); err != nil {
+			return answer{}, 0, faultFinal, err
+		}
+	}
+	// Reads are given up after a long silence; writes only when the caller says so.
+	var cancel context.CancelCauseFunc
+	var silence *time.Timer
+	ctx, cancel = context.WithCancelCause(ctx)
+	done := func() { cancel(nil) }
+	if call.kind == kindRead {
+		silence = time.AfterFunc(readHeaderTimeout, func() { cancel(errHeaderTimeout) })
+	}
+	connected := false
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected = true },
+	}))
+	resp, err := c.transport.RoundTrip(req)
+	if silence != nil {
+		silence.Stop()
+	}
+	if err != nil {
+		done()
+		if errors.Is(context.Cause(ctx), errHeaderTimeout) {
+			return answer{}, seen, faultLost, c.transportError(call, endpoint, errHeaderTimeout, true)
+		}
+		err = contextOr(ctx, err)
+		f = faultOfError(err, connected, c.traced)
+		sent := f != faultNotSent && (connected || !c.traced) && !isCertificateError(err)
+		if f == faultNotSent {
+			c.leave(endpoint)
+		}
+		return answer{}, seen, f, c.transportError(call, endpoint, err, sent)
+	}
+	if call.open && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent) {
+		resp.Body = &bodyWithCancel{ReadCloser: resp.Body, done: done}
+		return answer{response: resp}, seen, faultNone, nil
+	}
+	defer done()
+	defer resp.Body.Close()
+	limit := int64(maxAnswer)
+	if resp.StatusCode >= 300 {
+		limit = maxErrorAnswer
+	}
+	body, readErr := readBody(resp, limit)
+	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
+		// What is left of a refusal is worth more than the fact that its body broke off.
+		return answer{}, seen, faultOfStatus(resp.StatusCode), c.newError(call, endpoint, resp, body)
+	}
+	if readErr != nil {
+		f := faultLost
+		if isContextError(readErr) || errors.Is(readErr, errTooLarge) {
+			f = faultFinal
+		}
+		return answer{}, seen, f, c.transportError(call, endpoint, contextOr(ctx, readErr), true)
+	}
+	if !isJSON(resp.Header.Get("Content-Type")) && len(body) > 0 {
+		return answer{}, seen, faultNone, c.newError(call, endpoint, resp, body)
+	}
+	return answer{response: resp, body: body}, seen, faultNone, nil
+}
+
+// newRequest makes the HTTP request for one attempt, without credentials.
+func (c *Client) newRequest(ctx context.Context, call *call, endpoint *url.URL) (*http.Request, error) {
+	u := *endpoint
+	escaped := endpoint.EscapedPath() + call.path
+	path, err := url.PathUnescape(escaped)
+	if err != nil {
+		return nil, c.argumentError(call, err)
+	}
+	u.Path, u.RawQuery = path, call.query
+	if u.EscapedPath() != escaped {
+		u.RawPath = escaped
+	}
+	req := (&http.Request{
+		Method:     call.method,
+		URL:        &u,
+		Host:       u.Host,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{
+			"Accept":     {contentJSON},
+			"User-Agent": {c.config.userAgent},
+		},
+	}).WithContext(ctx)
+	if call.contentType != "" {
+		req.Header["Content-Type"] = []string{call.contentType}
+	}
+	for name, values := range call.header {
+		req.Header[name] = values
+	}
+	switch {
+	case call.stream != nil:
+		body, err := call.stream()
+		if err != nil {
+			return nil, err
+		}
+		req.Body, req.ContentLength = body, call.streamLength
+	case len(call.body) > 0:
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(call.body)), int64(len(call.body))
+		// Lets net/http try another connection when the idle one it picked had been
+		// closed by the server before a byte was written.
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(call.body)), nil }
+	}
+	return req, nil
+}
+
+var errTooLarge = errors.New("the answer is larger than any the API gives")
+
+// readBody reads a body up to limit. What was read comes back with the error, if any.
+func readBody(resp *http.Response, limit int64) ([]byte, error) {
+	size := resp.ContentLength
+	if size == 0 {
+		return nil, nil
+	}
+	if size > limit {
+		size = limit
+	}
+	var buf bytes.Buffer
+	if size > 0 {
+		buf.Grow(int(size) + bytes.MinRead)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
+	if n > limit {
+		return buf.Bytes()[:limit], errTooLarge
+	}
+	return buf.Bytes(), err
+}
+
+func isJSON(contentType string) bool {
+	if strings.HasPrefix(contentType, contentJSON) || contentType == "" {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == contentJSON || strings.HasSuffix(media, "+json"))
+}
+
+// transportError wraps what the transport says, cleaned of secrets.
+func (c *Client) transportError(call *call, endpoint *url.URL, err error, sent bool) error {
+	e := &TransportError{
+		Method: call.method, Path: call.path, Endpoint: hostOf(endpoint), Sent: sent,
+		Err: hide(err, c.secrets(call)), product: c.product.Name,
+	}
+	text := err.Error()
+	switch {
+	case isCertificateError(err) && !errors.Is(err, ErrCertificate):
+		e.hint = "give the cluster's CA or the certificate's SHA-256 fingerprint to the client"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		e.hint = "the server speaks plain http on this port: check the endpoint's port"
+	case strings.Contains(text, "connection refused") && endpoint.Port() == "":
+		e.hint = fmt.Sprintf("the endpoint names no port; the API usually listens on %d", c.product.DefaultPort)
+	}
+	return e
+}
+
+// secrets are the values that must not show up in errors about the call.
+func (c *Client) secrets(call *call) []string {
+	found := c.auth.secrets()
+	if call != nil {
+		found = append(found, secretParams(call.query, call.body, call.contentType)...)
+		for _, name := range [...]string{"Authorization", "Cookie"} {
+			found = append(found, call.header[name]...)
+		}
+	}
+	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
+}
+
+// newError reads a refusal, or an answer that is none of the API's.
+func (c *Client) newError(call *call, endpoint *url.URL, resp *http.Response, body []byte) error {
+	secrets := c.secrets(call)
+	e := &Error{
+		Method: call.method, Path: call.path,
+		Status:  resp.StatusCode,
+		Reason:  redact(phrase(resp), secrets),
+		product: c.product.Name,
+	}
+	contentType := resp.Header.Get("Content-Type")
+	plain := strings.TrimSpace(string(body))
+	html := strings.HasPrefix(contentType, "text/html") || strings.HasPrefix(plain, "<")
+	var message string
+	switch env, err := openEnvelope(body); {
+	case html:
+		e.notAPI = resp.StatusCode < 400 || e.Reason == http.StatusText(resp.StatusCode)
+		if resp.StatusCode < 400 {
+			message = "the answer is a web page and not from the API"
+			e.hint = "check the endpoint: something else answers at " + hostOf(endpoint)
+		}
+	case resp.StatusCode < 300:
+		e.notAPI = true
+		message = fmt.Sprintf("the answer is of type %q and not from the API", contentType)
+		e.hint = "check the endpoint: something else answers at " + hostOf(endpoint)
+	case resp.StatusCode < 400:
+		e.notAPI = true
+		message, e.hint = redirectText(endpoint, resp)
+	case err == nil && len(body) > 0:
+		message = strings.TrimSpace(text(env.message))
+		e.Params = env.params()
+	case plain != "" && (e.Reason == "" || e.Reason == http.StatusText(resp.StatusCode)):
+		message = plain
+	}
+	e.Message = redact(cmp.Or(message, e.Reason, http.StatusText(resp.StatusCode)), secrets)
+	if e.Params == nil {
+		e.Params = paramsFromText(e.Message)
+	}
+	for name, text := range e.Params {
+		e.Params[name] = redact(text, secrets)
+	}
+	if e.hint == "" {
+		e.hint = hintFor(e)
+	}
+	return e
+}
+
+// phrase returns the reason phrase as sent. net/http gives it with the number in front.
+func phrase(resp *http.Response) string {
+	_, after, _ := strings.Cut(resp.Status, " ")
+	return strings.TrimSpace(after)
+}
+
+func redirectText(endpoint *url.URL, resp *http.Response) (message, hint string) {
+	target, err := endpoint.Parse(resp.Header.Get("Location"))
+	if err != nil || target.Host == "" {
+		return "the server redirects to nowhere", ""
+	}
+	if endpoint.Scheme == "http" && target.Scheme == "https" && target.Hostname() == endpoint.Hostname() {
+		return "the server wants https", "write the endpoint as https://" + target.Host
+	}
+	return "the server redirects to " + target.Scheme + "://" + target.Host, "credentials are not sent on: if that is the right server, give it as the endpoint"
+}
+
+func hintFor(e *Error) string {
+	switch {
+	case e.Status == statusTLS && strings.HasPrefix(e.Path, "/nodes/"):
+		return "check the node's name, which is case-sensitive and without domain"
+	case e.Status == http.StatusNotImplemented && strings.Contains(e.Message, "/api2/"):
+		return "the endpoint or the path names the API's base path twice"
+	}
+	return ""
+}
+
+// contextOr prefers the reason why ctx ended to the transport's words for it.
+func contextOr(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); ctx.Err() != nil && cause != nil && isContextError(err) {
+		if !errors.Is(cause, ctx.Err()) {
+			return fmt.Errorf("%w: %w", ctx.Err(), cause)
+		}
+		return cause
+	}
+	return err
+}
+
+// bodyWithCancel releases the context of a request together with its body.
+type bodyWithCancel struct {
+	io.ReadCloser
+	done func()
+}
+
+func (b *bodyWithCancel) Close() error {
+	err := b.ReadCloser.Close()
+	b.done()
+	return err
+}
