@@ -61,14 +61,17 @@ func (r *Redactor) add(secret string) {
 		return
 	}
 	quoted, _ := json.Marshal(secret)
+	unescaped, _ := marshal(secret)
 	raw := []byte(secret)
 	for _, form := range []string{
 		secret,
 		url.QueryEscape(secret),
 		url.PathEscape(secret),
+		url.User(secret).String(),
 		percentAll(secret),
 		strings.ToLower(percentAll(secret)),
 		strings.Trim(string(quoted), `"`),
+		strings.Trim(strings.TrimSpace(string(unescaped)), `"`),
 		strings.TrimRight(base64.StdEncoding.EncodeToString(raw), "="),
 		strings.TrimRight(base64.URLEncoding.EncodeToString(raw), "="),
 	} {
