@@ -16,8 +16,10 @@ type call struct {
 	vars   map[string]string // path parameters
 	p      params            // all parameters, path parameters included
 	auth   identity
+	perm   *permitter
 	now    time.Time
 	upload *upload // the file part of an upload, otherwise nil
+	fault  *Fault  // what is to go wrong, if anything
 }
 
 // cl returns the cluster's state.

@@ -55,3 +55,18 @@ func failPerm(path string, privs ...string) error {
 	}
 	return fail(403, "Permission check failed (%s, %s)", path, strings.Join(privs, "|"))
 }
+
+// dieText is an error as Perl prints it into another text or a task's log: with
+// its status in front when it was raised rather than died of, and with the
+// texts about parameters.
+func dieText(err error) string {
+	e, ok := err.(*apiError)
+	if !ok || e.status == 500 && len(e.params) == 0 {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%d %s", e.status, e.message)
+	for _, k := range sortedKeys(e.params) {
+		text += "\n" + k + ": " + strings.TrimSuffix(e.params[k], "\n")
+	}
+	return text
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,12 +17,20 @@ type registry struct {
 	handlers map[*apidoc.Operation]handler
 	byName   map[string]*apidoc.Operation // "GET /nodes/{node}/qemu"
 	root     *routeNode
+	check    *validator
 }
 
 // registrations lists every group of handlers.
 func registrations() []func(*registry) {
 	return []func(*registry){
 		registerRoot,
+		registerAccess,
+		registerPools,
+		registerCluster,
+		registerNodes,
+		registerNetwork,
+		registerHA,
+		registerMisc,
 		registerTasks,
 		registerGuests,   // guest_*.go
 		registerStorages, // storage_*.go
@@ -35,8 +44,11 @@ func newRegistry(doc *apidoc.Document) *registry {
 		handlers: map[*apidoc.Operation]handler{},
 		byName:   map[string]*apidoc.Operation{},
 		root:     &routeNode{},
+		check:    &validator{patterns: map[string]*regexp.Regexp{}},
 	}
-	for _, op := range doc.Operations {
+	// The description has no entry for the root's own index.
+	root := &apidoc.Operation{Path: "/", Method: "GET", Permissions: &apidoc.Permissions{User: "all"}}
+	for _, op := range append([]*apidoc.Operation{root}, doc.Operations...) {
 		r.byName[op.Method+" "+op.Path] = op
 		r.root.add(op)
 	}

@@ -7,6 +7,7 @@ type cluster struct {
 	Nodes    map[string]*node    `json:"nodes"`
 	Storages map[string]*storage `json:"storages"`
 	Guests   map[int]*guest      `json:"guests"`
+	URLs     map[string][]byte   `json:"urls,omitempty"` // what download-url finds; nil: 404
 
 	Pools  map[string]*pool  `json:"pools"`
 	Users  map[string]*user  `json:"users"`
@@ -16,6 +17,9 @@ type cluster struct {
 	Tasks  []*task           `json:"tasks"`
 
 	Options map[string]string `json:"options"` // datacenter.cfg
+
+	HA       map[string]*haResource        `json:"ha"`       // by sid
+	Sections map[string]map[string]section `json:"sections"` // other configuration: kind, then id
 
 	// NoQuorum makes every write fail.
 	NoQuorum bool `json:"noQuorum,omitempty"`
@@ -33,7 +37,8 @@ type node struct {
 	Disk   int64 `json:"disk"`   // bytes of the root file system
 
 	Ifaces map[string]*iface `json:"ifaces"`
-	PID    int               `json:"pid"` // the last process id given out
+	Edited map[string]*iface `json:"edited,omitempty"` // what a reload will make of them
+	PID    int               `json:"pid"`              // the last process id given out
 }
 
 // An iface is one network interface of a node.
@@ -130,4 +135,15 @@ func (cl *cluster) forgetGuest(vmid int) {
 	for _, p := range cl.Pools {
 		delete(p.Guests, vmid)
 	}
+}
+
+// A section is one entry of a configuration file of which only the keys
+// matter.
+type section map[string]string
+
+// An haResource is a guest under high availability.
+type haResource struct {
+	SID    string  `json:"sid"`
+	State  string  `json:"state"`
+	Config section `json:"config"` // what else was set
 }

@@ -2,6 +2,7 @@ package pvetest
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"time"
 )
@@ -22,9 +23,25 @@ type task struct {
 	Log    []string `json:"log"`
 
 	warnings int
-	looks    int // how many more looks at its status before it ends
+	looks    int       // how many more looks at its status before it ends
+	until    time.Time // when it ends, in a cluster where tasks last
+	fail     string    // the exit status it is bound to have
+	failLate bool      // ... after its work was done
+	bound    int       // warnings it is bound to have
+	held     bool      // runs until it is stopped or released
 	run      func(t *task) error
 }
+
+// A taskMode says how long tasks take.
+type taskMode struct {
+	looks int
+	last  time.Duration
+	fail  []taskFault
+	hold  []string
+}
+
+// A taskFault makes a task fail.
+type taskFault struct{ pattern, status string }
 
 // logf adds lines to the task's log.
 func (t *task) logf(format string, args ...any) {
@@ -44,40 +61,122 @@ func (t *task) warn(format string, args ...any) {
 // running tells whether the task has not ended yet.
 func (t *task) running() bool { return t.Status == "" }
 
+// TasksTake makes tasks end, and do their work, only after n looks at their
+// status. With 0, the default, they are done before the call that starts them
+// is answered.
+func (s *Server) TasksTake(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks.looks = n
+}
+
+// TasksLast makes tasks end, and do their work, when d has passed by the
+// cluster's clock.
+func (s *Server) TasksLast(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks.last = d
+}
+
+// HoldTask keeps the next task whose type and id match, such as
+// "qmshutdown:100", running until it is stopped.
+func (s *Server) HoldTask(pattern string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks.hold = append(s.tasks.hold, pattern)
+}
+
 // task starts a worker on the node that answers and returns its UPID. What run
 // does happens with the cluster locked: at once, or later when tasks are made
 // to take time. The text of its error becomes the exit status.
 func (c *call) task(typ, id string, run func(t *task) error) string {
+	return c.taskOn(c.node, typ, id, run)
+}
+
+// taskOn is task on a given node.
+func (c *call) taskOn(nodeName, typ, id string, run func(t *task) error) string {
 	s := c.s
-	n := c.cl().Nodes[c.node]
+	n := c.cl().Nodes[nodeName]
 	n.PID += 7
-	now := s.now()
+	now := s.clock()
 	t := &task{
-		Node: c.node, Type: typ, ID: id, User: c.auth.User, Token: c.auth.Token,
-		PID: n.PID, PStart: s.pstart(now), Start: now.Unix(), run: run,
+		Node: nodeName, Type: typ, ID: id, User: c.auth.User, Token: c.auth.Token,
+		PID: n.PID, PStart: int64(now.Sub(s.booted) / (10 * time.Millisecond)), Start: now.Unix(), run: run,
 	}
 	t.UPID = fmt.Sprintf("UPID:%s:%08X:%08X:%08X:%s:%s:%s:", t.Node, t.PID, t.PStart, t.Start, typ, id, c.auth.id())
 	c.cl().Tasks = append(c.cl().Tasks, t)
-	if s.taskLooks == 0 {
+	if f := c.fault; f != nil {
+		t.fail, t.failLate, t.bound = f.TaskError, f.After, f.TaskWarnings
+	}
+	for i, f := range s.tasks.fail {
+		if ok, _ := path.Match(f.pattern, typ+":"+id); ok || f.pattern == "*" {
+			t.fail = f.status
+			s.tasks.fail = append(s.tasks.fail[:i], s.tasks.fail[i+1:]...)
+			break
+		}
+	}
+	for i, pattern := range s.tasks.hold {
+		if ok, _ := path.Match(pattern, typ+":"+id); ok || pattern == "*" {
+			t.held = true
+			s.tasks.hold = append(s.tasks.hold[:i], s.tasks.hold[i+1:]...)
+			break
+		}
+	}
+	switch {
+	case t.held:
+	case s.tasks.looks > 0:
+		t.looks = s.tasks.looks
+	case s.tasks.last > 0:
+		t.until = now.Add(s.tasks.last)
+	default:
 		s.finish(t)
-	} else {
-		t.looks = s.taskLooks
 	}
 	return t.UPID
 }
 
-// finish does a task's work and ends it.
+// finish does a task's work and ends it. Older tasks of the same guest end
+// first, as they hold its lock.
 func (s *Server) finish(t *task) {
 	if !t.running() {
 		return
 	}
-	err := t.run(t)
-	t.End = s.now().Unix()
+	for _, older := range s.state.Tasks {
+		if older == t {
+			break
+		}
+		if older.running() && !older.held && older.ID == t.ID && older.ID != "" && older.Node == t.Node {
+			s.finishOne(older)
+		}
+	}
+	s.finishOne(t)
+}
+
+func (s *Server) finishOne(t *task) {
+	var err error
+	if t.fail == "" || t.failLate {
+		if t.run == nil {
+			err = fmt.Errorf("unexpected status")
+		} else {
+			err = t.run(t)
+		}
+	}
+	if err == nil && t.fail != "" {
+		err = fmt.Errorf("%s", t.fail)
+	}
+	for range t.bound {
+		t.warn("injected warning")
+	}
+	s.endTask(t, err)
+}
+
+// endTask closes a task's log.
+func (s *Server) endTask(t *task, err error) {
+	t.run = nil
+	t.End = s.clock().Unix()
 	switch {
 	case err != nil:
-		t.Status = strings.TrimSuffix(err.Error(), "\n")
-		t.Status, _, _ = strings.Cut(t.Status, "\n")
-		t.logf("TASK ERROR: %s", strings.TrimSuffix(err.Error(), "\n"))
+		t.Status = strings.ReplaceAll(strings.TrimSuffix(dieText(err), "\n"), "\n", " ")
+		t.logf("%s", "TASK ERROR: "+t.Status)
 	case t.warnings > 0:
 		t.Status = fmt.Sprintf("WARNINGS: %d", t.warnings)
 		t.logf("TASK WARNINGS: %d", t.warnings)
@@ -87,10 +186,39 @@ func (s *Server) finish(t *task) {
 	}
 }
 
-// now is the simulated cluster's time.
+// settle ends the tasks whose time has come.
+func (s *Server) settle() {
+	if s.tasks.last == 0 {
+		return
+	}
+	now := s.clock()
+	for _, t := range s.state.Tasks {
+		if t.running() && !t.until.IsZero() && !now.Before(t.until) {
+			s.finish(t)
+		}
+	}
+}
+
+// look counts a look at a task's status, which may end it.
+func (s *Server) look(t *task) {
+	if !t.running() || t.looks == 0 {
+		return
+	}
+	t.looks--
+	if t.looks == 0 {
+		s.finish(t)
+	}
+}
+
+// findTask finds a task of a node.
+func (cl *cluster) findTask(upid string) *task {
+	for i := len(cl.Tasks) - 1; i >= 0; i-- {
+		if cl.Tasks[i].UPID == upid {
+			return cl.Tasks[i]
+		}
+	}
+	return nil
+}
+
+// now is the cluster's time.
 func (s *Server) now() time.Time { return s.clock() }
-
-// pstart is a process's start time in ticks since the node booted.
-func (s *Server) pstart(now time.Time) int64 { return int64(now.Sub(s.booted) / (10 * time.Millisecond)) }
-
-func registerTasks(r *registry) {}

@@ -1,0 +1,131 @@
+package pvetest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Request is one request as it was served.
+type Request struct {
+	Seq       int               // 1 for the first
+	At        time.Time         // by the cluster's clock
+	Method    string            //
+	Path      string            // decoded, without "/api2/json"
+	Template  string            // of the operation; empty when there is none
+	Params    map[string]string // of the call, secrets masked
+	User      string            // "root@pam" or "root@pam!token"; empty when not authenticated
+	Status    int               // of the answer; 0 when the connection was cut
+	Phrase    string            // the reason phrase
+	Protected bool              // runs in the privileged daemon
+
+	params map[string]rawValue
+}
+
+// String is the request's line, "POST /nodes/pve1/qemu".
+func (r Request) String() string { return r.Method + " " + r.Path }
+
+// mutates tells whether the request may change the cluster.
+func (r *Request) mutates() bool { return r.Method != "GET" && r.Path != "/access/ticket" }
+
+// A requestLog records requests.
+type requestLog struct {
+	mu       sync.Mutex
+	all      []*Request
+	inFlight int
+	peak     int
+}
+
+func (s *Server) begin(r *Request) {
+	l := &s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, r)
+	r.Seq = len(l.all)
+	r.At = s.clock()
+	if r.Method != "GET" {
+		l.inFlight++
+		l.peak = max(l.peak, l.inFlight)
+	}
+}
+
+func (s *Server) end(r *Request, resp *rawResponse) {
+	l := &s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Method != "GET" {
+		l.inFlight--
+	}
+	if !resp.cut {
+		r.Status, r.Phrase = resp.status, resp.phrase
+	}
+	r.Params = map[string]string{}
+	for k, v := range r.params {
+		r.Params[k] = v.value().String()
+		if secretParam(k) {
+			r.Params[k] = "***"
+		}
+	}
+	r.params = nil
+}
+
+// secretParam tells the parameters that never appear in a record.
+func secretParam(name string) bool {
+	switch name {
+	case "password", "cipassword", "otp", "tfa-challenge", "value", "keyring", "encryption-key", "master-pubkey", "crypted", "input-data", "content", "new-password", "confirmation-password":
+		return name != "content"
+	}
+	return strings.Contains(name, "secret") || strings.Contains(name, "password")
+}
+
+// Requests returns the requests served so far, in the order of their arrival.
+func (s *Server) Requests() []Request {
+	l := &s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]Request, len(l.all))
+	for i, r := range l.all {
+		out[i] = *r
+		out[i].Params = maps.Clone(r.Params)
+	}
+	return out
+}
+
+// Count counts the requests that match a pattern such as
+// "POST /nodes/*/qemu/*/clone"; see [Fault] for the patterns.
+func (s *Server) Count(pattern string) int {
+	n := 0
+	for _, r := range s.Requests() {
+		if matchCall(pattern, r.Method, strings.FieldsFunc(r.Path, func(c rune) bool { return c == '/' })) {
+			n++
+		}
+	}
+	return n
+}
+
+// Calls lists the requests served so far as "METHOD path" lines.
+func (s *Server) Calls() []string {
+	var out []string
+	for _, r := range s.Requests() {
+		out = append(out, r.String())
+	}
+	return slices.Clip(out)
+}
+
+// PeakInFlight is the greatest number of requests other than GET that were
+// being served at one time.
+func (s *Server) PeakInFlight() int {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	return s.log.peak
+}
+
+// ResetRequests forgets the requests recorded so far.
+func (s *Server) ResetRequests() {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.log.all = nil
+	s.log.peak = s.log.inFlight
+}
