@@ -165,6 +165,8 @@ var (
 		// proves nothing.
 		{0, "volume_size_info on ", "no format", ""},
 		{0, "unable to get last line from task log", "", ""},
+		// A program is missing on the node, nothing that the call named.
+		{0, "open3: exec of ", "no such file", ""},
 	}
 
 	rules = [...]rule{
@@ -176,6 +178,7 @@ var (
 		{exists, "file exists", "", ""},
 		{exists, "refusing to override existing file", "", ""},
 		{exists, "is already a pool member", "", ""},
+		{exists, "snapshot name '", "already used", ""},
 
 		{notFound, "does not exist", "", "invalid bootorder"},
 		{notFound, "doesn't exist", "", ""},
@@ -271,7 +274,7 @@ func (e *Error) classes() classes {
 	case http.StatusForbidden:
 		return permission
 	case http.StatusNotFound:
-		return notFound
+		return e.classesOf404()
 	case http.StatusNotImplemented, 506:
 		return notImplemented
 	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
@@ -282,6 +285,18 @@ func (e *Error) classes() classes {
 		return proxyBroken
 	}
 	return classifyAll(e.Message, e.Params)
+}
+
+// classesOf404 tells an object that is gone, which the API explains, from a path that
+// the API does not know and from a server that is not the API.
+func (e *Error) classesOf404() classes {
+	switch {
+	case strings.HasPrefix(e.Message, "Path '"):
+		return notImplemented
+	case e.Message == "" || e.Message == http.StatusText(http.StatusNotFound):
+		return notAPI
+	}
+	return notFound
 }
 
 // classifyAll classifies a message together with the complaints by parameter.
