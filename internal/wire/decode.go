@@ -23,8 +23,11 @@ import (
 //
 // A value that does not fit leaves its field zero and is handed to misfit, which may be
 // nil; a list keeps the element. Only invalid JSON is an error, and then the contents of
-// out are unspecified. An interface that holds a pointer is decoded into, so that an
-// envelope can carry any result.
+// out are unspecified.
+//
+// Members of the outermost struct that the text does not name stay as they are, and one
+// that is an interface holding a pointer is decoded into what it points to: an envelope
+// can carry any result.
 func Decode(data []byte, out any, misfit func(Misfit)) error {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -34,7 +37,14 @@ func Decode(data []byte, out any, misfit func(Misfit)) error {
 	if len(data) > cacheFrom {
 		d.cache = new([cacheSize]string)
 	}
-	if _, err := d.value(typeOf(v.Type().Elem()), v.Elem()); err != nil {
+	t, v := typeOf(v.Type().Elem()), v.Elem()
+	var err error
+	if t.op == opStruct && d.space() == '{' {
+		err = d.object(t.fields, v) // what the caller has put into the struct stays
+	} else {
+		_, err = d.value(t, v)
+	}
+	if err != nil {
 		return err
 	}
 	if d.space(); d.pos < len(data) {
@@ -171,7 +181,7 @@ func (d *decoder) plainInteger(t *typeInfo, v reflect.Value) bool {
 }
 
 func (d *decoder) pointer(t *typeInfo, v reflect.Value) (status, error) {
-	if d.data[d.pos:][0] == 'n' && t.elem.op != opRaw {
+	if d.space() == 'n' && t.elem.op != opRaw {
 		v.SetZero()
 		return absent, d.literal("null")
 	}

@@ -312,14 +312,16 @@ func formatProps(v any, raw string, strict bool) ([]byte, error) {
 	}
 	s := typeOf(sv.Type()).structFields()
 	w := propsWriter{s: s, now: sv, strict: strict, written: make([]bool, len(s.fields)), raw: raw}
-	w.tokens = splitProps(s, raw)
-	w.before = reflect.New(sv.Type()).Elem()
-	p := propsParser{s: s, v: w.before}
-	for _, tok := range w.tokens {
-		p.read(tok)
-	}
-	for i := range w.tokens {
-		w.token(i)
+	if raw != "" {
+		w.before = reflect.New(sv.Type()).Elem()
+		w.tokens = splitProps(s, raw)
+		p := propsParser{s: s, v: w.before}
+		for _, tok := range w.tokens {
+			p.read(tok)
+		}
+		for i := range w.tokens {
+			w.token(i)
+		}
 	}
 	w.rest()
 	return w.out, w.err
@@ -444,7 +446,11 @@ func (w *propsWriter) rest() {
 	var keys []string
 	for iter := m.MapRange(); iter.Next(); {
 		key := iter.Key().String()
-		if _, old := w.extra(w.before, key); !old && (w.s.propField(key) == nil || !w.isSet(w.s.propField(key))) {
+		old := false
+		if w.raw != "" {
+			_, old = w.extra(w.before, key)
+		}
+		if !old && (w.s.propField(key) == nil || !w.isSet(w.s.propField(key))) {
 			keys = append(keys, key)
 		}
 	}
