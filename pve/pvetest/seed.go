@@ -27,6 +27,7 @@ type Node struct {
 	Disk    int64 // bytes of the root file system, default 500 GiB
 	IP      string
 	Bridges []string // beside vmbr0
+	NoKVM   bool     // the machine cannot virtualise: guests need kvm=0 to start
 }
 
 // AddNode adds a node to the cluster, or changes one that is there.
@@ -52,6 +53,7 @@ func (s *Server) AddNode(name string, n Node) {
 	if n.IP != "" {
 		node.IP = n.IP
 	}
+	node.NoKVM = node.NoKVM || n.NoKVM
 	for _, b := range n.Bridges {
 		node.Ifaces[b] = &iface{Name: b, Type: "bridge", Active: true, Config: map[string]string{"autostart": "1", "bridge_ports": "", "bridge_stp": "off", "bridge_fd": "0"}}
 	}

@@ -31,6 +31,8 @@ type node struct {
 	ID      int    `json:"id"`
 	IP      string `json:"ip"`
 	Offline bool   `json:"offline,omitempty"`
+	NoKVM   bool   `json:"noKVM,omitempty"` // guests need kvm=0 to start
+	NoKVM   bool   `json:"noKVM,omitempty"` // no hardware virtualisation
 
 	CPUs   int   `json:"cpus"`
 	Memory int64 `json:"memory"` // bytes

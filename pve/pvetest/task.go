@@ -30,6 +30,7 @@ type task struct {
 	bound    int       // warnings it is bound to have
 	held     bool      // runs until it is stopped or released
 	run      func(t *task) error
+	undo     func() // takes back what was reserved, when the work is never done
 }
 
 // A taskMode says how long tasks take.
@@ -52,8 +53,8 @@ func (t *task) logf(format string, args ...any) {
 	t.Log = append(t.Log, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
 }
 
-// warn adds a warning, which the exit status counts.
-func (t *task) warn(format string, args ...any) {
+// warnf adds a warning, which the exit status counts.
+func (t *task) warnf(format string, args ...any) {
 	t.logf("WARN: "+format, args...)
 	t.warnings++
 }
@@ -157,6 +158,7 @@ func (s *Server) finishOne(t *task) {
 		if t.run == nil {
 			err = fmt.Errorf("unexpected status")
 		} else {
+			t.undo = nil
 			err = t.run(t)
 		}
 	}
@@ -164,14 +166,17 @@ func (s *Server) finishOne(t *task) {
 		err = fmt.Errorf("%s", t.fail)
 	}
 	for range t.bound {
-		t.warn("injected warning")
+		t.warnf("injected warning")
 	}
 	s.endTask(t, err)
 }
 
 // endTask closes a task's log.
 func (s *Server) endTask(t *task, err error) {
-	t.run = nil
+	if t.undo != nil {
+		t.undo()
+	}
+	t.run, t.undo = nil, nil
 	t.End = s.clock().Unix()
 	switch {
 	case err != nil:
