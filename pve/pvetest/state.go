@@ -31,7 +31,6 @@ type node struct {
 	ID      int    `json:"id"`
 	IP      string `json:"ip"`
 	Offline bool   `json:"offline,omitempty"`
-	NoKVM   bool   `json:"noKVM,omitempty"` // guests need kvm=0 to start
 	NoKVM   bool   `json:"noKVM,omitempty"` // no hardware virtualisation
 
 	CPUs   int   `json:"cpus"`
