@@ -65,9 +65,12 @@ func checkText(c *facts.Check) string {
 const maxAtoms = 14
 
 // allows reports whether whoever may call by older may call by newer too. It
-// tries every combination of the rights that the two name; with too many of
-// them, or conditions in words, only equal checks count as allowing.
+// tries every combination of the rights that the two name. With too many of
+// them, or with conditions in words that older does not have, it says no.
 func allows(older, newer *facts.Permissions) bool {
+	if hasProse(newer) && !hasProse(older) {
+		return false
+	}
 	var atoms []string
 	collect := func(atom string) bool {
 		if !slices.Contains(atoms, atom) {
@@ -89,31 +92,30 @@ func allows(older, newer *facts.Permissions) bool {
 	return true
 }
 
+func hasProse(p *facts.Permissions) bool { return p != nil && p.Prose }
+
 // granted evaluates a permission, given which rights the caller has. It asks
-// for every right, so that has can collect them. To be root, or a certain
-// user, implies being a user.
+// for every right, so that has can collect them. Root may call everything; any
+// right implies being a user.
 func granted(p *facts.Permissions, has func(string) bool) bool {
-	user := has("user")
+	root, user := has("root"), has("user")
 	if p == nil {
-		return has("root") && user
+		return root
 	}
-	ok := false
+	var ok bool
 	switch p.User {
 	case "world":
 		return true
-	case "all":
-		ok = user
-	case "":
+	case "all", "":
+		ok = p.User == "all" || p.Check != nil
 	default:
-		ok = has("user "+p.User) && user
+		ok = has("user " + p.User)
 	}
 	if p.Check != nil {
-		check := holds(p.Check, has) && user
-		ok = check && (ok || p.User == "" || p.User == "all")
-	} else if p.User == "" {
-		ok = has("root") && user
+		check := holds(p.Check, has)
+		ok = ok && check
 	}
-	return ok
+	return root || ok && user
 }
 
 func holds(c *facts.Check, has func(string) bool) bool {

@@ -49,7 +49,7 @@ func (r *schemaReader) key(k string, v any) {
 	switch k {
 	case "type":
 		s.Type = r.text(r.at(k), v)
-		if !isType(s.Type) && v != nil {
+		if _, ok := v.(string); ok && !isType(s.Type) {
 			r.problem(r.where, "unknown type %q", s.Type)
 		}
 	case "optional":

@@ -82,7 +82,7 @@ func (t *SinceTable) Operation(method, path string) string {
 // exists, or "". It is named as [apidoc.Schema.Walk] names it from "": ".net[n]"
 // or, within a property string, ".net[n]~.queues".
 func (t *SinceTable) Parameter(method, path, step string) string {
-	return t.field(method, path, step, func(o *sinceOp) map[string]sinceField { return o.params })
+	return t.field(method, path, step, true, func(o *sinceOp) map[string]sinceField { return o.params })
 }
 
 // Result returns since when a field of an operation's result exists, or "". It
@@ -92,10 +92,12 @@ func (t *SinceTable) Parameter(method, path, step string) string {
 // A field that is new in the description of a result which was not described
 // at all before counts as old, since the servers sent it all along.
 func (t *SinceTable) Result(method, path, step string) string {
-	return t.field(method, path, step, func(o *sinceOp) map[string]sinceField { return o.result })
+	return t.field(method, path, step, false, func(o *sinceOp) map[string]sinceField { return o.result })
 }
 
-func (t *SinceTable) field(method, path, step string, side func(*sinceOp) map[string]sinceField) string {
+// field answers for one side of an operation. allKnown says that its outermost
+// schema lists all there is even if it lists nothing.
+func (t *SinceTable) field(method, path, step string, allKnown bool, side func(*sinceOp) map[string]sinceField) string {
 	key := method + " " + path
 	if len(t.ops) == 0 || t.ops[len(t.ops)-1][key] == nil {
 		return ""
@@ -113,7 +115,8 @@ func (t *SinceTable) field(method, path, step string, side func(*sinceOp) map[st
 		if _, ok := fields[step]; ok {
 			return present
 		}
-		if outer, ok := fields[field.outer]; !ok || !described(outer.schema) {
+		outer, ok := fields[field.outer]
+		if !ok || !described(outer.schema) && !(allKnown && field.outer == "") {
 			return unknown
 		}
 		return absent
