@@ -141,32 +141,54 @@ func TestParseSchema(t *testing.T) {
 		{"an array with properties", "perl", `{"type":"array","properties":{"a":{"type":"string"}}}`, `{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}}}`},
 		{"an object with items", "perl", `{"type":"object","items":{"type":"object","properties":{"a":{"type":"string"}}}}`, `{"type":"object","properties":{"a":{"type":"string"}}}`},
 
-		{"format a map", "perl", `{"type":"string","format":{"file":{"type":"string","default_key":1},"size":{"type":"string","optional":1}}}`,
-			`{"type":"string","formatSchema":{"type":"object","properties":{"file":{"type":"string","defaultKey":true},"size":{"type":"string","optional":true}},"noAdditional":true}}`},
-		{"format a map with keys like a schema's", "perl", `{"type":"string","format":{"type":{"type":"string"},"properties":{"type":"integer"},"description":{"type":"string"},"items":{"enum":["a"]}}}`,
-			`{"type":"string","formatSchema":{"type":"object","properties":{"description":{"type":"string"},"items":{"type":"string","enum":["a"]},"properties":{"type":"integer"},"type":{"type":"string"}},"noAdditional":true}}`},
-		{"format a map with aliases", "perl", `{"type":"string","format":{"model":{"type":"string","default_key":1},"macaddr":{"type":"string","optional":1},"virtio":{"alias":"macaddr","keyAlias":"model"},"mac":{"alias":"macaddr"}}}`,
-			`{"type":"string","formatSchema":{"type":"object","properties":{"mac":{"alias":"macaddr"},"macaddr":{"type":"string","optional":true},"model":{"type":"string","defaultKey":true},"virtio":{"alias":"macaddr","keyAlias":"model"}},"noAdditional":true}}`},
-		{"format a schema of an object", "rust", `{"type":"string","format":{"type":"object","additionalProperties":false,"default_key":"type","properties":{"type":{"type":"string"}}}}`,
-			`{"type":"string","formatSchema":{"type":"object","properties":{"type":{"type":"string","defaultKey":true}},"noAdditional":true}}`},
-		{"format a schema of an array", "rust", `{"type":"string","format":{"type":"array","items":{"type":"string","enum":["a","b"]}}}`,
-			`{"type":"string","formatSchema":{"type":"array","items":{"type":"string","enum":["a","b"]}}}`},
-		{"format a schema of only properties", "rust", `{"type":"string","format":{"properties":{"a":{"type":"string"}}}}`,
-			`{"type":"string","formatSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`},
-		{"format a schema in Perl's file", "perl", `{"type":"string","format":{"type":"array","items":{"type":"string"}}}`,
-			`{"type":"string","formatSchema":{"type":"array","items":{"type":"string"}}}`},
+		{
+			"format a map", "perl", `{"type":"string","format":{"file":{"type":"string","default_key":1},"size":{"type":"string","optional":1}}}`,
+			`{"type":"string","formatSchema":{"type":"object","properties":{"file":{"type":"string","defaultKey":true},"size":{"type":"string","optional":true}},"noAdditional":true}}`,
+		},
+		{
+			"format a map with keys like a schema's", "perl", `{"type":"string","format":{"type":{"type":"string"},"properties":{"type":"integer"},"description":{"type":"string"},"items":{"enum":["a"]}}}`,
+			`{"type":"string","formatSchema":{"type":"object","properties":{"description":{"type":"string"},"items":{"type":"string","enum":["a"]},"properties":{"type":"integer"},"type":{"type":"string"}},"noAdditional":true}}`,
+		},
+		{
+			"format a map with aliases", "perl", `{"type":"string","format":{"model":{"type":"string","default_key":1},"macaddr":{"type":"string","optional":1},"virtio":{"alias":"macaddr","keyAlias":"model"},"mac":{"alias":"macaddr"}}}`,
+			`{"type":"string","formatSchema":{"type":"object","properties":{"mac":{"alias":"macaddr"},"macaddr":{"type":"string","optional":true},"model":{"type":"string","defaultKey":true},"virtio":{"alias":"macaddr","keyAlias":"model"}},"noAdditional":true}}`,
+		},
+		{
+			"format a schema of an object", "rust", `{"type":"string","format":{"type":"object","additionalProperties":false,"default_key":"type","properties":{"type":{"type":"string"}}}}`,
+			`{"type":"string","formatSchema":{"type":"object","properties":{"type":{"type":"string","defaultKey":true}},"noAdditional":true}}`,
+		},
+		{
+			"format a schema of an array", "rust", `{"type":"string","format":{"type":"array","items":{"type":"string","enum":["a","b"]}}}`,
+			`{"type":"string","formatSchema":{"type":"array","items":{"type":"string","enum":["a","b"]}}}`,
+		},
+		{
+			"format a schema of only properties", "rust", `{"type":"string","format":{"properties":{"a":{"type":"string"}}}}`,
+			`{"type":"string","formatSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`,
+		},
+		{
+			"format a schema in Perl's file", "perl", `{"type":"string","format":{"type":"array","items":{"type":"string"}}}`,
+			`{"type":"string","formatSchema":{"type":"array","items":{"type":"string"}}}`,
+		},
 
-		{"grammar in the typetext", "perl", `{"type":"string","format":"f","typetext":"[[host=]<ID>] [,pcie=<1|0>]"}`,
-			`{"type":"string","format":"f","formatSchema":{"type":"object","properties":{"host":{"type":"string","optional":true,"defaultKey":true},"pcie":{"type":"boolean","optional":true}},"noAdditional":true}}`},
+		{
+			"grammar in the typetext", "perl", `{"type":"string","format":"f","typetext":"[[host=]<ID>] [,pcie=<1|0>]"}`,
+			`{"type":"string","format":"f","formatSchema":{"type":"object","properties":{"host":{"type":"string","optional":true,"defaultKey":true},"pcie":{"type":"boolean","optional":true}},"noAdditional":true}}`,
+		},
 		{"typetext that adds nothing", "perl", `{"type":"string","format":"f","typetext":"<string>"}`, `{"type":"string","format":"f"}`},
 		{"typetext that cannot be read", "perl", `{"type":"string","format":"f","typetext":"a=<x> or [b"}`, `{"type":"string","format":"f","typetext":"a=<x> or [b"}`},
 
-		{"variants by a sibling", "perl", `{"oneOf":[{"type":"array","items":{"type":"string"},"instance-types":["ospf"]},{"items":{"type":"string"},"instance-types":["bgp"]}],"type-property":"protocol"}`,
-			`{"type":"array","oneOf":[{"type":"array","items":{"type":"string"},"instanceTypes":["ospf"]},{"type":"array","items":{"type":"string"},"instanceTypes":["bgp"]}],"typeProperty":"protocol"}`},
-		{"a property for some types", "perl", `{"type":"string","type-property":"type","instance-types":["node-affinity"]}`,
-			`{"type":"string","typeProperty":"type","instanceTypes":["node-affinity"]}`},
-		{"variants by a member", "rust", `{"type":"object","typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]},"oneOf":[{"type":"object","title":"a"},{"type":"object","title":"b","description":"d"}]}`,
-			`{"type":"object","oneOf":[{"type":"object","instanceTypes":["a"]},{"type":"object","description":"d","instanceTypes":["b"]}],"typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]}}`},
+		{
+			"variants by a sibling", "perl", `{"oneOf":[{"type":"array","items":{"type":"string"},"instance-types":["ospf"]},{"items":{"type":"string"},"instance-types":["bgp"]}],"type-property":"protocol"}`,
+			`{"type":"array","oneOf":[{"type":"array","items":{"type":"string"},"instanceTypes":["ospf"]},{"type":"array","items":{"type":"string"},"instanceTypes":["bgp"]}],"typeProperty":"protocol"}`,
+		},
+		{
+			"a property for some types", "perl", `{"type":"string","type-property":"type","instance-types":["node-affinity"]}`,
+			`{"type":"string","typeProperty":"type","instanceTypes":["node-affinity"]}`,
+		},
+		{
+			"variants by a member", "rust", `{"type":"object","typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]},"oneOf":[{"type":"object","title":"a"},{"type":"object","title":"b","description":"d"}]}`,
+			`{"type":"object","oneOf":[{"type":"object","instanceTypes":["a"]},{"type":"object","description":"d","instanceTypes":["b"]}],"typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]}}`,
+		},
 		{"variants of several types", "rust", `{"oneOf":[{"type":"object"},{"type":"string"}]}`, `{"oneOf":[{"type":"object"},{"type":"string"}]}`},
 
 		{"description before its longer form", "perl", `{"type":"string","description":"short","verbose_description":"long","title":"t"}`, `{"type":"string","description":"short"}`},
@@ -206,10 +228,14 @@ func TestParseFamilies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, in, want string }{
 		{"folded by the server", `{"net[n]":{"type":"string"}}`, `{"net[n]":{"type":"string"}}`},
-		{"written out", `{"net0":{"type":"string","optional":1,"description":"a"},"net1":{"type":"string","optional":1,"description":"b"},"net2":{"type":"string","optional":1}}`,
-			`{"net[n]":{"type":"string","optional":true,"description":"a","maxIndex":2}}`},
-		{"with a namesake without number", `{"numa":{"type":"boolean"},"numa0":{"type":"string"},"numa1":{"type":"string"}}`,
-			`{"numa":{"type":"boolean"},"numa[n]":{"type":"string","optional":true,"maxIndex":1}}`},
+		{
+			"written out", `{"net0":{"type":"string","optional":1,"description":"a"},"net1":{"type":"string","optional":1,"description":"b"},"net2":{"type":"string","optional":1}}`,
+			`{"net[n]":{"type":"string","optional":true,"description":"a","maxIndex":2}}`,
+		},
+		{
+			"with a namesake without number", `{"numa":{"type":"boolean"},"numa0":{"type":"string"},"numa1":{"type":"string"}}`,
+			`{"numa":{"type":"boolean"},"numa[n]":{"type":"string","optional":true,"maxIndex":1}}`,
+		},
 		{"with an underscore", `{"numa_array0":{"type":"string"},"numa_array1":{"type":"string"}}`, `{"numa_array[n]":{"type":"string","optional":true,"maxIndex":1}}`},
 		{"only one", `{"efidisk0":{"type":"string"}}`, `{"efidisk0":{"type":"string"}}`},
 		{"not from 0", `{"dns1":{"type":"string"},"dns2":{"type":"string"}}`, `{"dns1":{"type":"string"},"dns2":{"type":"string"}}`},
@@ -244,17 +270,25 @@ func TestParseSharesNamedGrammars(t *testing.T) {
 func TestParseOperation(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, path, verb, info, want string }{
-		{"path parameters that are not declared", "/a/{b}/c/{d-e}", "GET", `{"method":"GET","parameters":{"additionalProperties":0}}`,
-			`{"path":"/a/{b}/c/{d-e}","method":"GET","parameters":{"type":"object","noAdditional":true,"properties":{"b":{"type":"string"},"d-e":{"type":"string"}}}}`},
-		{"a path parameter that is marked optional", "/a/{pos}", "PUT", `{"method":"PUT","parameters":{"properties":{"pos":{"type":"integer","optional":1}}}}`,
-			`{"path":"/a/{pos}","method":"PUT","parameters":{"type":"object","properties":{"pos":{"type":"integer"}}}}`},
+		{
+			"path parameters that are not declared", "/a/{b}/c/{d-e}", "GET", `{"method":"GET","parameters":{"additionalProperties":0}}`,
+			`{"path":"/a/{b}/c/{d-e}","method":"GET","parameters":{"type":"object","noAdditional":true,"properties":{"b":{"type":"string"},"d-e":{"type":"string"}}}}`,
+		},
+		{
+			"a path parameter that is marked optional", "/a/{pos}", "PUT", `{"method":"PUT","parameters":{"properties":{"pos":{"type":"integer","optional":1}}}}`,
+			`{"path":"/a/{pos}","method":"PUT","parameters":{"type":"object","properties":{"pos":{"type":"integer"}}}}`,
+		},
 		{"no parameters", "/a", "GET", `{"method":"GET"}`, `{"path":"/a","method":"GET","parameters":{"type":"object"}}`},
 		{"the root", "/", "GET", `{"method":"GET"}`, `{"path":"/","method":"GET","parameters":{"type":"object"}}`},
 		{"returns null", "/a", "GET", `{"method":"GET","returns":null,"parameters":null}`, `{"path":"/a","method":"GET","parameters":{"type":"object"}}`},
-		{"links", "/a", "GET", `{"returns":{"type":"array","items":{"type":"object"},"links":[{"rel":"child","href":"{name}"}]}}`,
-			`{"path":"/a","method":"GET","parameters":{"type":"object"},"returns":{"type":"array","items":{"type":"object"},"links":["{name}"]}}`},
-		{"Perl's attributes", "/a", "POST", `{"method":"POST","name":"create","description":"d","protected":1,"proxyto":"node","allowtoken":0,"download_allowed":1,"expose_credentials":1}`,
-			`{"path":"/a","method":"POST","name":"create","description":"d","protected":true,"proxyto":"node","notoken":true,"download_allowed":true,"expose_credentials":true,"parameters":{"type":"object"}}`},
+		{
+			"links", "/a", "GET", `{"returns":{"type":"array","items":{"type":"object"},"links":[{"rel":"child","href":"{name}"}]}}`,
+			`{"path":"/a","method":"GET","parameters":{"type":"object"},"returns":{"type":"array","items":{"type":"object"},"links":["{name}"]}}`,
+		},
+		{
+			"Perl's attributes", "/a", "POST", `{"method":"POST","name":"create","description":"d","protected":1,"proxyto":"node","allowtoken":0,"download_allowed":1,"expose_credentials":1}`,
+			`{"path":"/a","method":"POST","name":"create","description":"d","protected":true,"proxyto":"node","notoken":true,"download_allowed":true,"expose_credentials":true,"parameters":{"type":"object"}}`,
+		},
 		{"tokens allowed, node null", "/a", "POST", `{"allowtoken":1,"proxyto":null}`, `{"path":"/a","method":"POST","parameters":{"type":"object"}}`},
 		{"Rust's attributes", "/a", "GET", `{"method":"GET","unstable":true}`, `{"path":"/a","method":"GET","unstable":true,"parameters":{"type":"object"}}`},
 		{"a download", "/a", "GET", `{"method":"DOWNLOAD"}`, `{"path":"/a","method":"GET","stream":"download","parameters":{"type":"object"}}`},
@@ -308,10 +342,14 @@ func TestParsePermissions(t *testing.T) {
 		{"perm with any", `{"check":["perm","/",["A.B","C.D"],"any",1]}`, `{"check":{"op":"perm","path":"/","privs":["A.B","C.D"],"any":true}}`},
 		{"perm with require_param", `{"check":["perm","/pool/{pool}",["A.B"],"require_param","pool"]}`, `{"check":{"op":"perm","path":"/pool/{pool}","privs":["A.B"],"requireParam":"pool"}}`},
 		{"perm with one privilege as text", `{"check":["perm","/","A.B"]}`, `{"check":{"op":"perm","path":"/","privs":["A.B"]}}`},
-		{"and, or", `{"check":["and",["perm","/a",["A.B"]],["or",["perm","/b",["A.B"]],["perm","/c",["A.B"]]]]}`,
-			`{"check":{"op":"and","checks":[{"op":"perm","path":"/a","privs":["A.B"]},{"op":"or","checks":[{"op":"perm","path":"/b","privs":["A.B"]},{"op":"perm","path":"/c","privs":["A.B"]}]}]}}`},
-		{"a list of checks without a word", `{"check":[["perm","/a",["A.B"]],["perm","/b",["A.B"]]]}`,
-			`{"check":{"op":"and","checks":[{"op":"perm","path":"/a","privs":["A.B"]},{"op":"perm","path":"/b","privs":["A.B"]}]}}`},
+		{
+			"and, or", `{"check":["and",["perm","/a",["A.B"]],["or",["perm","/b",["A.B"]],["perm","/c",["A.B"]]]]}`,
+			`{"check":{"op":"and","checks":[{"op":"perm","path":"/a","privs":["A.B"]},{"op":"or","checks":[{"op":"perm","path":"/b","privs":["A.B"]},{"op":"perm","path":"/c","privs":["A.B"]}]}]}}`,
+		},
+		{
+			"a list of checks without a word", `{"check":[["perm","/a",["A.B"]],["perm","/b",["A.B"]]]}`,
+			`{"check":{"op":"and","checks":[{"op":"perm","path":"/a","privs":["A.B"]},{"op":"perm","path":"/b","privs":["A.B"]}]}}`,
+		},
 		{"userid-param self", `{"check":["userid-param","self"]}`, `{"check":{"op":"userid-param","args":["self"]}}`},
 		{"userid-param with a privilege", `{"check":["userid-param","Realm.AllocateUser"]}`, `{"check":{"op":"userid-param","privs":["Realm.AllocateUser"]}}`},
 		{"userid-group", `{"check":["userid-group",["User.Modify"],"groups_param","create"]}`, `{"check":{"op":"userid-group","privs":["User.Modify"],"args":["groups_param","create"]}}`},
@@ -323,8 +361,10 @@ func TestParsePermissions(t *testing.T) {
 		{"Rust's partial check", `{"check":{"partial":true,"path":["datastore","{store}"],"privs":["D.A","D.B"]}}`, `{"check":{"op":"perm","path":"/datastore/{store}","privs":["D.A","D.B"],"any":true}}`},
 		{"Rust's root", `{"check":{"path":[],"privs":["Sys.Audit"]}}`, `{"check":{"op":"perm","path":"/","privs":["Sys.Audit"]}}`},
 		{"Rust's root as a slash", `{"check":{"path":["/"],"privs":["Sys.Audit"]}}`, `{"check":{"op":"perm","path":"/","privs":["Sys.Audit"]}}`},
-		{"Rust's or, userParam", `{"or":[{"check":{"path":["access"],"privs":["A.B"]}},{"userParam":"userid"},{"user":"root@pam"},{"group":"g"}]}`,
-			`{"check":{"op":"or","checks":[{"op":"perm","path":"/access","privs":["A.B"]},{"op":"user","path":"{userid}"},{"op":"user","path":"root@pam"},{"op":"group","path":"g"}]}}`},
+		{
+			"Rust's or, userParam", `{"or":[{"check":{"path":["access"],"privs":["A.B"]}},{"userParam":"userid"},{"user":"root@pam"},{"group":"g"}]}`,
+			`{"check":{"op":"or","checks":[{"op":"perm","path":"/access","privs":["A.B"]},{"op":"user","path":"{userid}"},{"op":"user","path":"root@pam"},{"op":"group","path":"g"}]}}`,
+		},
 		{"Rust's and of one", `{"and":[{"check":{"path":["a"],"privs":["A.B"]}}],"description":"And more."}`, `{"check":{"op":"perm","path":"/a","privs":["A.B"]},"prose":true}`},
 		{"Rust's withParam", `{"withParam":{"name":"store","permission":{"check":{"path":["a"],"privs":["A.B"]}}}}`, `{"check":{"op":"perm","path":"/a","privs":["A.B"],"requireParam":"store"}}`},
 	} {
