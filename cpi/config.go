@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,14 +136,13 @@ func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, er
 	// The context is not ours alone: a later Director may add keys to it. Only
 	// what looks like a slip of the pen is refused.
 	for _, key := range sortedKeys(r.fields) {
-		if near := suggest(key, r.asked); strings.HasPrefix(near, "did you mean") && !contains(r.asked, key) {
-			r.fail(key, "unknown key: %s", near)
+		if slices.Contains(r.asked, key) {
+			continue
 		}
-	}
-	for key := range r.fields {
-		if !contains(r.asked, key) {
-			delete(r.fields, key)
+		if near := nearest(key, r.asked); near != "" {
+			r.fail(key, "unknown key: did you mean %q?", near)
 		}
+		delete(r.fields, key)
 	}
 	if err := r.finish(); err != nil {
 		return Config{}, err
@@ -151,15 +151,6 @@ func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, er
 		c.DiskStorage = c.Storage
 	}
 	return c, c.check()
-}
-
-func contains(list []string, s string) bool {
-	for _, e := range list {
-		if e == s {
-			return true
-		}
-	}
-	return false
 }
 
 // syntaxOnly keeps the place of a JSON error and drops what the text held there.

@@ -322,6 +322,10 @@ func (i *image) judge(head []byte) error {
 			return i.errorf(nil, "is %s: only qcow2 and raw disks can be used", f.name)
 		}
 	}
+	// An archive of nothing is a few blocks of zeroes.
+	if i.Size <= 20*512 && len(bytes.Trim(head, "\x00")) == 0 {
+		return i.errorf(nil, "is an archive without %s", rootImage)
+	}
 	const sector = 512
 	if i.Size%sector != 0 {
 		return i.errorf(nil, "is no disk: it is not qcow2, and as a raw disk its %d bytes would not be whole sectors", i.Size)

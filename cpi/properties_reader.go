@@ -384,26 +384,18 @@ func isName(s string) bool {
 	return true
 }
 
-// suggest names the known key that is nearest to an unknown one, or all of them
+// suggest names the known key that is meant by an unknown one, or all of them
 // when none is near.
 func suggest(key string, known []string) string {
-	best, distance := "", len(key)/3+2
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(key), k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		// What other clouds and PVE itself call these.
-		alias := map[string]string{
-			"memory": "ram", "mem": "ram", "cores": "cpu", "cpus": "cpu", "vcpus": "cpu", "sockets": "cpu",
-			"disk": "ephemeral_disk", "datastore": "storage", "datastores": "storage", "resource_pool": "pool",
-			"host": "endpoint", "url": "endpoint", "api_token": "token", "secret": "token_secret", "cacert": "ca_certificate",
-			"vmid": "nodes", "node": "nodes", "tag": "vlan", "onboot": "start_on_boot", "network": "bridge", "name": "bridge",
-		}[strings.ToLower(key)]
-		if slices.Contains(known, alias) {
-			best = alias
-		}
+	// What other clouds and PVE itself call these.
+	best := map[string]string{
+		"memory": "ram", "mem": "ram", "cores": "cpu", "cpus": "cpu", "vcpus": "cpu", "sockets": "cpu",
+		"disk": "ephemeral_disk", "datastore": "storage", "datastores": "storage", "resource_pool": "pool",
+		"host": "endpoint", "url": "endpoint", "api_token": "token", "secret": "token_secret", "cacert": "ca_certificate",
+		"node": "nodes", "tag": "vlan", "onboot": "start_on_boot", "network": "bridge", "name": "bridge",
+	}[strings.ToLower(key)]
+	if !slices.Contains(known, best) {
+		best = nearest(key, known)
 	}
 	if best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
@@ -414,6 +406,17 @@ func suggest(key string, known []string) string {
 	all := slices.Clone(known)
 	slices.Sort(all)
 	return "the known keys are " + strings.Join(slices.Compact(all), ", ")
+}
+
+// nearest returns the known key that a slip of the pen turns into key, or "".
+func nearest(key string, known []string) string {
+	best, distance := "", len(key)/3+2
+	for _, k := range known {
+		if d := editDistance(strings.ToLower(key), k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
 }
 
 // editDistance is the number of insertions, deletions, substitutions and swaps
