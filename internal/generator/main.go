@@ -35,6 +35,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch args[0] {
 	case "apidoc":
 		return runApidoc(ctx, args[1:], stdout, stderr)
+	case "generate":
+		return runGenerate(ctx, args[1:], stdout, stderr)
 	case "diff":
 		return runDiff(ctx, args[1:], stdout, stderr)
 	}

@@ -1,0 +1,173 @@
+package golang
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A chunk is what belongs to one operation: its parameters and method, or one
+// of its types.
+type chunk struct {
+	path, method string
+	order        int
+	seq          int
+	text         string
+	lines        int
+}
+
+const marker = "//proxkit:chunk "
+
+// cut takes the output of the templates apart at its markers and brings the
+// pieces into the order of the operations.
+func cut(code string) ([]chunk, error) {
+	var out []chunk
+	for i, part := range strings.Split(code, marker)[1:] {
+		head, text, _ := strings.Cut(part, "\n")
+		words := strings.Fields(head)
+		if len(words) != 3 {
+			return nil, fmt.Errorf("a template printed the marker %q", head)
+		}
+		order, err := strconv.Atoi(words[2])
+		if err != nil {
+			return nil, fmt.Errorf("a template printed the marker %q", head)
+		}
+		text = strings.TrimSpace(text) + "\n"
+		out = append(out, chunk{path: words[0], method: words[1], order: order, seq: i, text: text, lines: strings.Count(text, "\n") + 2})
+	}
+	slices.SortStableFunc(out, func(a, b chunk) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(methodRank(a.method), methodRank(b.method)), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq))
+	})
+	return out, nil
+}
+
+func methodRank(method string) int {
+	return slices.Index([]string{"GET", "POST", "PUT", "DELETE"}, method)
+}
+
+// split spreads chunks over files: one for each first segment of the path, or
+// for each second one where that would be too long, and so on. Parameters do
+// not count as segments.
+func split(chunks []chunk) map[string][]chunk {
+	out := map[string][]chunk{}
+	for first, group := range groupBy(chunks, 0) {
+		if first == "nodes" || first == "cluster" || lines(group) > MaxLines/2 {
+			splitGroup(out, first, group, 1)
+		} else {
+			put(out, fileName(first), group)
+		}
+	}
+	return out
+}
+
+// small is how many lines a group needs to get a file of its own.
+const small = 150
+
+func splitGroup(out map[string][]chunk, prefix string, chunks []chunk, level int) {
+	var rest []chunk
+	for seg, group := range groupBy(chunks, level) {
+		name := strings.TrimPrefix(prefix+"_"+seg, "nodes_")
+		switch n := lines(group); {
+		case seg == "" || n < small:
+			rest = append(rest, group...)
+		case n > MaxLines-300 && deeper(group, level+1):
+			splitGroup(out, name, group, level+1)
+		default:
+			put(out, fileName(name), group)
+		}
+	}
+	if len(rest) > 0 {
+		put(out, fileName(prefix), rest)
+	}
+}
+
+// put adds chunks to a file, cutting off at the limit.
+func put(out map[string][]chunk, file string, chunks []chunk) {
+	slices.SortStableFunc(chunks, func(a, b chunk) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(methodRank(a.method), methodRank(b.method)), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq))
+	})
+	name, n, part := file, 0, 1
+	for _, c := range append(out[file], chunks...) {
+		if n+c.lines > MaxLines-100 && n > 0 {
+			part++
+			name = fmt.Sprintf("%s_part%d.go", strings.TrimSuffix(file, ".go"), part)
+			n = 0
+		}
+		if n == 0 {
+			out[name] = nil
+		}
+		out[name] = append(out[name], c)
+		n += c.lines
+	}
+}
+
+func lines(chunks []chunk) int {
+	n := 0
+	for _, c := range chunks {
+		n += c.lines
+	}
+	return n
+}
+
+func deeper(chunks []chunk, level int) bool { return len(maps.Collect(groupBy(chunks, level))) > 1 }
+
+func groupBy(chunks []chunk, level int) func(yield func(string, []chunk) bool) {
+	groups := map[string][]chunk{}
+	for _, c := range chunks {
+		seg := segment(c.path, level)
+		groups[seg] = append(groups[seg], c)
+	}
+	return func(yield func(string, []chunk) bool) {
+		for _, seg := range slices.Sorted(maps.Keys(groups)) {
+			if !yield(seg, groups[seg]) {
+				return
+			}
+		}
+	}
+}
+
+// segment returns the level-th segment of path that is no parameter, or "".
+func segment(path string, level int) string {
+	for seg := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if strings.HasPrefix(seg, "{") {
+			continue
+		}
+		if level == 0 {
+			return seg
+		}
+		level--
+	}
+	return ""
+}
+
+// fileName returns the file for an area. The name must not end like one that
+// Go builds only for tests or on some system.
+func fileName(area string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		if r >= 'A' && r <= 'Z' {
+			return r + 'a' - 'A'
+		}
+		return '_'
+	}, area)
+	clean = strings.Trim(clean, "_")
+	if clean == "" {
+		clean = "root"
+	}
+	if clean == "client" {
+		clean = "clients"
+	}
+	last := clean[strings.LastIndexByte(clean, '_')+1:]
+	if slices.Contains(special, last) {
+		clean += "_api"
+	}
+	return "zz_" + clean + ".go"
+}
+
+var special = strings.Fields(`test aix android darwin dragonfly freebsd hurd illumos ios js linux nacl netbsd openbsd plan9 solaris wasip1 windows zos unix
+	386 amd64 amd64p32 arm armbe arm64 arm64be loong64 mips mipsle mips64 mips64le mips64p32 mips64p32le ppc ppc64 ppc64le riscv riscv64 s390 s390x sparc sparc64 wasm`)
