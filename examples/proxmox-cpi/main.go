@@ -1,0 +1,59 @@
+// Command proxmox-cpi is a BOSH CPI for Proxmox VE: it reads one request from
+// standard input and writes one response to standard output.
+//
+//	proxmox-cpi -configFile cpi.json < request.json
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/proxkit/proxkit/cpi"
+	"github.com/proxkit/proxkit/cpi/rpc"
+)
+
+func main() {
+	config := flag.String("configFile", "", "JSON `file` with the configuration; without it everything comes from the request's context")
+	flag.Usage = func() { usage(flag.CommandLine.Output()) }
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "proxmox-cpi: unexpected argument %q: the request comes on standard input, see -h\n", flag.Arg(0))
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := rpc.Serve(ctx, cpi.Factory(*config), os.Stdin, os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "proxmox-cpi:", err)
+		os.Exit(1)
+	}
+}
+
+func usage(w io.Writer) {
+	fmt.Fprint(w, `proxmox-cpi is a BOSH CPI for Proxmox VE. It reads one request from standard
+input and writes one response to standard output; BOSH starts it once per call.
+
+  echo '{"method":"info","arguments":[],"context":{}}' | proxmox-cpi
+  proxmox-cpi -configFile cpi.json < request.json
+
+The exit status is 0 whenever a response was written, also when it is an error.
+
+Flags:
+`)
+	flag.PrintDefaults()
+	fmt.Fprint(w, `
+Keys of the configuration. Any of them may also stand in the properties of a
+cpi-config entry, which then win:
+
+`)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, k := range cpi.ConfigKeys() {
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", k.Name, k.Type, k.Default, k.Meaning)
+	}
+	table.Flush()
+}
