@@ -27,7 +27,8 @@ func (d *Document) Encode(w io.Writer) error {
 }
 
 // Decode reads what [Document.Encode] wrote. A field it does not know, a
-// missing schema or a doubled operation is an error.
+// missing schema or a doubled operation is an error. Every operation of the
+// result has Parameters and Returns, if only empty ones.
 func Decode(r io.Reader) (*Document, error) {
 	dec := json.NewDecoder(r)
 	dec.DisallowUnknownFields()
@@ -75,16 +76,18 @@ func (d *Document) check() error {
 		if !strings.HasPrefix(op.Path, "/") || op.Method == "" {
 			return fmt.Errorf("operation %d: method %q, path %q", i, op.Method, op.Path)
 		}
-		where := op.Path + " " + op.Method
-		if op.Parameters != nil {
-			if err := op.Parameters.check(where + " parameters"); err != nil {
-				return err
-			}
+		if op.Parameters == nil {
+			op.Parameters = &Schema{Type: "object"}
 		}
-		if op.Returns != nil {
-			if err := op.Returns.check(where + " returns"); err != nil {
-				return err
-			}
+		if op.Returns == nil {
+			op.Returns = new(Schema)
+		}
+		where := op.Path + " " + op.Method
+		if err := op.Parameters.check(where + " parameters"); err != nil {
+			return err
+		}
+		if err := op.Returns.check(where + " returns"); err != nil {
+			return err
 		}
 		if op.Permissions != nil && op.Permissions.Check != nil {
 			if err := op.Permissions.Check.check(where + " permissions"); err != nil {

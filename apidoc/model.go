@@ -39,7 +39,7 @@ type Operation struct {
 
 	Permissions *Permissions `json:"permissions,omitempty"`
 	Parameters  *Schema      `json:"parameters,omitempty"` // an object schema, path parameters included
-	Returns     *Schema      `json:"returns,omitempty"`
+	Returns     *Schema      `json:"returns,omitempty"`    // without a type where nothing is known
 }
 
 // Permissions tell who may call an operation.

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,7 +24,7 @@ import (
 // address, its certificate's fingerprint and a file with the certificate.
 func host(t *testing.T, files map[string]string) (addr, fingerprint, ca string) {
 	t.Helper()
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, ok := files[r.URL.Path]
 		if !ok {
 			http.Error(w, "no such file", http.StatusNotFound)
@@ -30,6 +32,8 @@ func host(t *testing.T, files map[string]string) (addr, fingerprint, ca string) 
 		}
 		fmt.Fprint(w, text)
 	}))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that distrust it are part of the tests
+	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	sum := sha256.Sum256(srv.Certificate().Raw)
 	ca = filepath.Join(t.TempDir(), "ca.pem")

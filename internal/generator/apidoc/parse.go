@@ -233,6 +233,9 @@ func (p *parser) operation(path, verb string, v any) {
 		p.problem(where+" parameters", "type is %q, want object", t)
 	}
 	op.Parameters.Type = "object"
+	if op.Returns == nil {
+		op.Returns = new(facts.Schema)
+	}
 	declarePathParameters(op)
 	p.ops = append(p.ops, op)
 }

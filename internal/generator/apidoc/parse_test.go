@@ -272,27 +272,27 @@ func TestParseOperation(t *testing.T) {
 	for _, tc := range []struct{ name, path, verb, info, want string }{
 		{
 			"path parameters that are not declared", "/a/{b}/c/{d-e}", "GET", `{"method":"GET","parameters":{"additionalProperties":0}}`,
-			`{"path":"/a/{b}/c/{d-e}","method":"GET","parameters":{"type":"object","noAdditional":true,"properties":{"b":{"type":"string"},"d-e":{"type":"string"}}}}`,
+			`{"path":"/a/{b}/c/{d-e}","method":"GET","parameters":{"type":"object","noAdditional":true,"properties":{"b":{"type":"string"},"d-e":{"type":"string"}}},"returns":{}}`,
 		},
 		{
 			"a path parameter that is marked optional", "/a/{pos}", "PUT", `{"method":"PUT","parameters":{"properties":{"pos":{"type":"integer","optional":1}}}}`,
-			`{"path":"/a/{pos}","method":"PUT","parameters":{"type":"object","properties":{"pos":{"type":"integer"}}}}`,
+			`{"path":"/a/{pos}","method":"PUT","parameters":{"type":"object","properties":{"pos":{"type":"integer"}}},"returns":{}}`,
 		},
-		{"no parameters", "/a", "GET", `{"method":"GET"}`, `{"path":"/a","method":"GET","parameters":{"type":"object"}}`},
-		{"the root", "/", "GET", `{"method":"GET"}`, `{"path":"/","method":"GET","parameters":{"type":"object"}}`},
-		{"returns null", "/a", "GET", `{"method":"GET","returns":null,"parameters":null}`, `{"path":"/a","method":"GET","parameters":{"type":"object"}}`},
+		{"no parameters", "/a", "GET", `{"method":"GET"}`, `{"path":"/a","method":"GET","parameters":{"type":"object"},"returns":{}}`},
+		{"the root", "/", "GET", `{"method":"GET"}`, `{"path":"/","method":"GET","parameters":{"type":"object"},"returns":{}}`},
+		{"returns null", "/a", "GET", `{"method":"GET","returns":null,"parameters":null}`, `{"path":"/a","method":"GET","parameters":{"type":"object"},"returns":{}}`},
 		{
 			"links", "/a", "GET", `{"returns":{"type":"array","items":{"type":"object"},"links":[{"rel":"child","href":"{name}"}]}}`,
 			`{"path":"/a","method":"GET","parameters":{"type":"object"},"returns":{"type":"array","items":{"type":"object"},"links":["{name}"]}}`,
 		},
 		{
 			"Perl's attributes", "/a", "POST", `{"method":"POST","name":"create","description":"d","protected":1,"proxyto":"node","allowtoken":0,"download_allowed":1,"expose_credentials":1}`,
-			`{"path":"/a","method":"POST","name":"create","description":"d","protected":true,"proxyto":"node","notoken":true,"download_allowed":true,"expose_credentials":true,"parameters":{"type":"object"}}`,
+			`{"path":"/a","method":"POST","name":"create","description":"d","protected":true,"proxyto":"node","notoken":true,"download_allowed":true,"expose_credentials":true,"parameters":{"type":"object"},"returns":{}}`,
 		},
-		{"tokens allowed, node null", "/a", "POST", `{"allowtoken":1,"proxyto":null}`, `{"path":"/a","method":"POST","parameters":{"type":"object"}}`},
-		{"Rust's attributes", "/a", "GET", `{"method":"GET","unstable":true}`, `{"path":"/a","method":"GET","unstable":true,"parameters":{"type":"object"}}`},
-		{"a download", "/a", "GET", `{"method":"DOWNLOAD"}`, `{"path":"/a","method":"GET","stream":"download","parameters":{"type":"object"}}`},
-		{"an upload", "/a", "POST", `{"method":"UPLOAD"}`, `{"path":"/a","method":"POST","stream":"upload","parameters":{"type":"object"}}`},
+		{"tokens allowed, node null", "/a", "POST", `{"allowtoken":1,"proxyto":null}`, `{"path":"/a","method":"POST","parameters":{"type":"object"},"returns":{}}`},
+		{"Rust's attributes", "/a", "GET", `{"method":"GET","unstable":true}`, `{"path":"/a","method":"GET","unstable":true,"parameters":{"type":"object"},"returns":{}}`},
+		{"a download", "/a", "GET", `{"method":"DOWNLOAD"}`, `{"path":"/a","method":"GET","stream":"download","parameters":{"type":"object"},"returns":{}}`},
+		{"an upload", "/a", "POST", `{"method":"UPLOAD"}`, `{"path":"/a","method":"POST","stream":"upload","parameters":{"type":"object"},"returns":{}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
