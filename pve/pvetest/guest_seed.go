@@ -1,0 +1,43 @@
+package pvetest
+
+import "fmt"
+
+// SetKVM tells whether a node has hardware virtualisation, without which
+// guests start only with kvm=0.
+func (s *Server) SetKVM(node string, there bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.state.Nodes[node]
+	if n == nil {
+		return errorf("no node %q", node)
+	}
+	n.NoKVM = !there
+	return nil
+}
+
+// SetStorageUsed changes how many bytes of a storage are taken by things that
+// are not volumes.
+func (s *Server) SetStorageUsed(id string, used int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state.Storages[id]
+	if st == nil {
+		return errorf("no storage %q", id)
+	}
+	st.Other = used
+	return nil
+}
+
+// ServeURL makes download-url find data behind a URL; nil makes it find that
+// there is no such file. Any other URL cannot be reached.
+func (s *Server) ServeURL(url string, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.URLs == nil {
+		s.state.URLs = map[string][]byte{}
+	}
+	s.state.URLs[url] = data
+}
+
+// errorf is an error of the package's Go interface.
+func errorf(format string, args ...any) error { return fmt.Errorf("pvetest: "+format, args...) }

@@ -1,0 +1,74 @@
+package pvetest
+
+import (
+	"strconv"
+	"strings"
+)
+
+// zoneOf is the SDN zone of a bridge. Bridges that are no vnets, known or
+// not, are in the zone of the node's own networks.
+func (cl *cluster) zoneOf(bridge string) string { return "localnetwork" }
+
+// hasBridge tells whether a guest on a node can use a bridge.
+func (cl *cluster) hasBridge(node, bridge string) bool {
+	n := cl.Nodes[node]
+	return n != nil && n.Ifaces[bridge] != nil && n.Ifaces[bridge].Active
+}
+
+// theGuest returns the guest of the call's path, or the error that its config
+// is not on the node.
+func (c *call) theGuest() (*guest, error) {
+	vmid, _ := strconv.Atoi(c.vars["vmid"])
+	return c.guestOn(vmid)
+}
+
+// guestOn returns a guest of the node that answers.
+func (c *call) guestOn(vmid int) (*guest, error) {
+	if g := c.cl().Guests[vmid]; g != nil && g.Node == c.node {
+		return g, nil
+	}
+	return nil, fail(500, "Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", c.node, vmid)
+}
+
+// guestWorker is task for a guest that is looked up when the work is done.
+func (c *call) guestWorker(typ string, vmid int, run func(t *task, g *guest) error) string {
+	return c.task(typ, strconv.Itoa(vmid), func(t *task) error {
+		g, err := c.guestOn(vmid)
+		if err != nil {
+			return err
+		}
+		return run(t, g)
+	})
+}
+
+// checkSkiplock refuses skiplock to everyone but root.
+func (c *call) checkSkiplock() error {
+	if c.p.boolean("skiplock", false) && !c.auth.root() {
+		return failParam("skiplock", "Only root may use this option.")
+	}
+	return nil
+}
+
+// checkDigest compares the digest a caller gives with the config's.
+func checkDigest(g *guest, digest string) error {
+	if digest != "" && digest != g.digest() {
+		return fail(500, "checksum mismatch (file change by other user?)")
+	}
+	return nil
+}
+
+// openElsewhere returns another running guest that has a volume open, which
+// on file storages keeps everyone else from writing to it.
+func (cl *cluster) openElsewhere(volid string, vmid int) *guest {
+	id, _, _ := strings.Cut(volid, ":")
+	st := cl.Storages[id]
+	if st == nil || !st.kind().files {
+		return nil
+	}
+	for _, g := range cl.Guests {
+		if g.Running && g.VMID != vmid && uses(g.Config, volid, "") {
+			return g
+		}
+	}
+	return nil
+}
