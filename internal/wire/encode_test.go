@@ -46,22 +46,26 @@ func TestEncode(t *testing.T) {
 	}{
 		{name: "nil", params: nil, form: "", perl: `{}`},
 		{name: "nil pointer", params: (*remote)(nil), form: "", perl: `{}`},
-		{name: "scalars", params: &struct {
-			Z string   `json:"z"`
-			B *bool    `json:"b,omitempty"`
-			C bool     `json:"c"`
-			I int64    `json:"i"`
-			U *uint64  `json:"u,omitempty"`
-			F *float64 `json:"f,omitempty"`
-			T text     `json:"t"`
-			N *int64   `json:"n,omitempty"`
-		}{Z: "", B: new(false), C: true, I: math.MinInt64, U: new(uint64(math.MaxUint64)), F: new(1e21), T: "a b"},
+		{
+			name: "scalars", params: &struct {
+				Z string   `json:"z"`
+				B *bool    `json:"b,omitempty"`
+				C bool     `json:"c"`
+				I int64    `json:"i"`
+				U *uint64  `json:"u,omitempty"`
+				F *float64 `json:"f,omitempty"`
+				T text     `json:"t"`
+				N *int64   `json:"n,omitempty"`
+			}{Z: "", B: new(false), C: true, I: math.MinInt64, U: new(uint64(math.MaxUint64)), F: new(1e21), T: "a b"},
 			form: "b=0&c=1&f=1000000000000000000000&i=-9223372036854775808&t=a+b&u=18446744073709551615&z=",
 			perl: `{"b":0,"c":1,"f":1000000000000000000000,"i":-9223372036854775808,"t":"a b","u":18446744073709551615,"z":""}`,
-			rust: `{"b":false,"c":true,"f":1000000000000000000000,"i":-9223372036854775808,"t":"a b","u":18446744073709551615,"z":""}`},
-		{name: "numbers are never exponents", params: map[string]any{"a": 1e-7, "b": 100.0, "c": float32(0.1), "d": json.Number("1.5e3"), "e": json.Number("1e-3"), "f": 1048576.0, "g": json.Number("1.50")},
+			rust: `{"b":false,"c":true,"f":1000000000000000000000,"i":-9223372036854775808,"t":"a b","u":18446744073709551615,"z":""}`,
+		},
+		{
+			name: "numbers are never exponents", params: map[string]any{"a": 1e-7, "b": 100.0, "c": float32(0.1), "d": json.Number("1.5e3"), "e": json.Number("1e-3"), "f": 1048576.0, "g": json.Number("1.50")},
 			form: "a=0.0000001&b=100&c=0.1&d=1500&e=0.001&f=1048576&g=1.50",
-			perl: `{"a":0.0000001,"b":100,"c":0.1,"d":1500,"e":0.001,"f":1048576,"g":1.50}`},
+			perl: `{"a":0.0000001,"b":100,"c":0.1,"d":1500,"e":0.001,"f":1048576,"g":1.50}`,
+		},
 		{name: "omitempty", params: struct {
 			A string      `json:"a,omitempty"`
 			B int64       `json:"b,omitempty"`
@@ -75,63 +79,83 @@ func TestEncode(t *testing.T) {
 			J string      `json:"-"`
 			k string
 		}{J: "no", k: "no"}, form: "", perl: `{}`},
-		{name: "path parameters are skipped", params: &struct {
-			Node string         `json:"node"`
-			VMID int64          `json:"vmid"`
-			Name *string        `json:"name,omitempty"`
-			Net  map[int]string `json:"net[n],omitempty"`
-		}{Node: "pve1", VMID: 7, Name: new("a"), Net: map[int]string{0: "x", 1: "y"}}, skip: []string{"node", "vmid", "net1"},
-			form: "name=a&net0=x", perl: `{"name":"a","net0":"x"}`},
-		{name: "families sort with the rest", params: &struct {
-			Net map[int]*vmNet `json:"net[n],omitempty"`
-			N   string         `json:"nets"`
-			A   string         `json:"name"`
-		}{Net: map[int]*vmNet{2: {Model: "virtio", Bridge: new("vmbr0"), Firewall: new(false)}, 10: {Model: "e1000"}, 3: nil}, N: "x", A: "a"},
+		{
+			name: "path parameters are skipped", params: &struct {
+				Node string         `json:"node"`
+				VMID int64          `json:"vmid"`
+				Name *string        `json:"name,omitempty"`
+				Net  map[int]string `json:"net[n],omitempty"`
+			}{Node: "pve1", VMID: 7, Name: new("a"), Net: map[int]string{0: "x", 1: "y"}}, skip: []string{"node", "vmid", "net1"},
+			form: "name=a&net0=x", perl: `{"name":"a","net0":"x"}`,
+		},
+		{
+			name: "families sort with the rest", params: &struct {
+				Net map[int]*vmNet `json:"net[n],omitempty"`
+				N   string         `json:"nets"`
+				A   string         `json:"name"`
+			}{Net: map[int]*vmNet{2: {Model: "virtio", Bridge: new("vmbr0"), Firewall: new(false)}, 10: {Model: "e1000"}, 3: nil}, N: "x", A: "a"},
 			form: "name=a&net10=e1000&net2=virtio%2Cbridge%3Dvmbr0%2Cfirewall%3D0&nets=x",
-			perl: `{"name":"a","net10":"e1000","net2":"virtio,bridge=vmbr0,firewall=0","nets":"x"}`},
-		{name: "lists and arrays", params: &remote{ID: "r", Nodes: []string{"a", "b"}, Tags: []string{"x", "y"}},
-			form: "id=r&nodes=a&nodes=b&tags=x%2Cy", perl: `{"id":"r","nodes":["a","b"],"tags":"x,y"}`},
-		{name: "array of one", params: &remote{ID: "r", Nodes: []string{"a"}, Tags: []string{"x"}},
-			form: "id=r&nodes=a&tags=x", perl: `{"id":"r","nodes":["a"],"tags":"x"}`, noForm: true},
-		{name: "empty array and empty list", params: &remote{ID: "r", Nodes: []string{}, Tags: []string{}},
-			form: "id=r&tags=", perl: `{"id":"r","nodes":[],"tags":""}`, noForm: true},
-		{name: "keys", params: struct {
-			Q []string `json:"sshkeys,omitempty" px:"sshkeys"`
-		}{[]string{"ssh-rsa A+ b\n", "ssh-rsa B"}},
-			form: "sshkeys=ssh-rsa%2520A%252B%2520b%250Assh-rsa%2520B", perl: `{"sshkeys":"ssh-rsa%20A%2B%20b%0Assh-rsa%20B"}`},
-		{name: "numbers in lists", params: struct {
-			L []int64  `json:"l,omitempty" px:"list"`
-			A []uint64 `json:"a,omitempty"`
-			F []bool   `json:"f,omitempty"`
-		}{[]int64{1, -2}, []uint64{1, math.MaxUint64}, []bool{true, false}},
+			perl: `{"name":"a","net10":"e1000","net2":"virtio,bridge=vmbr0,firewall=0","nets":"x"}`,
+		},
+		{
+			name: "lists and arrays", params: &remote{ID: "r", Nodes: []string{"a", "b"}, Tags: []string{"x", "y"}},
+			form: "id=r&nodes=a&nodes=b&tags=x%2Cy", perl: `{"id":"r","nodes":["a","b"],"tags":"x,y"}`,
+		},
+		{
+			name: "array of one", params: &remote{ID: "r", Nodes: []string{"a"}, Tags: []string{"x"}},
+			form: "id=r&nodes=a&tags=x", perl: `{"id":"r","nodes":["a"],"tags":"x"}`, noForm: true,
+		},
+		{
+			name: "empty array and empty list", params: &remote{ID: "r", Nodes: []string{}, Tags: []string{}},
+			form: "id=r&tags=", perl: `{"id":"r","nodes":[],"tags":""}`, noForm: true,
+		},
+		{
+			name: "keys", params: struct {
+				Q []string `json:"sshkeys,omitempty" px:"sshkeys"`
+			}{[]string{"ssh-rsa A+ b\n", "ssh-rsa B"}},
+			form: "sshkeys=ssh-rsa%2520A%252B%2520b%250Assh-rsa%2520B", perl: `{"sshkeys":"ssh-rsa%20A%2B%20b%0Assh-rsa%20B"}`,
+		},
+		{
+			name: "numbers in lists", params: struct {
+				L []int64  `json:"l,omitempty" px:"list"`
+				A []uint64 `json:"a,omitempty"`
+				F []bool   `json:"f,omitempty"`
+			}{[]int64{1, -2}, []uint64{1, math.MaxUint64}, []bool{true, false}},
 			form: "a=1&a=18446744073709551615&f=1&f=0&l=1%2C-2",
 			perl: `{"a":[1,18446744073709551615],"f":[1,0],"l":"1,-2"}`,
-			rust: `{"a":[1,18446744073709551615],"f":[true,false],"l":"1,-2"}`},
+			rust: `{"a":[1,18446744073709551615],"f":[true,false],"l":"1,-2"}`,
+		},
 		{name: "a list joined by another character", params: struct {
 			L []string `json:"l,omitempty" px:"list=;"`
 		}{[]string{"a", "b"}}, form: "l=a%3Bb", perl: `{"l":"a;b"}`},
-		{name: "text types", params: struct {
-			A upper        `json:"a"`
-			B *upper       `json:"b,omitempty"`
-			C pointerText  `json:"c"`
-			D *pointerText `json:"d,omitempty"`
-			E []upper      `json:"e,omitempty"`
-			T time.Time    `json:"t"`
-		}{"A", new(upper("B")), pointerText{"c"}, &pointerText{"d"}, []upper{"X", "Y"}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+		{
+			name: "text types", params: struct {
+				A upper        `json:"a"`
+				B *upper       `json:"b,omitempty"`
+				C pointerText  `json:"c"`
+				D *pointerText `json:"d,omitempty"`
+				E []upper      `json:"e,omitempty"`
+				T time.Time    `json:"t"`
+			}{"A", new(upper("B")), pointerText{"c"}, &pointerText{"d"}, []upper{"X", "Y"}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
 			form: "a=A&b=B&c=%3Cc%3E&d=%3Cd%3E&e=X&e=Y&t=2026-01-02T03%3A04%3A05Z",
-			perl: `{"a":"A","b":"B","c":"<c>","d":"<d>","e":["X","Y"],"t":"2026-01-02T03:04:05Z"}`},
-		{name: "extra parameters", params: struct {
-			Name  string                     `json:"name"`
-			Net   map[int]string             `json:"net[n],omitempty"`
-			Extra map[string]json.RawMessage `json:"-" px:"extra"`
-		}{"a", map[int]string{0: "x"}, map[string]json.RawMessage{
-			"new": json.RawMessage(`true`), "name": json.RawMessage(`"twice"`), "net0": json.RawMessage(`"twice"`), "list": json.RawMessage(` ["a", 1.5e2]`), "nil": json.RawMessage(`null`), "none": nil,
-		}},
-			form: "list=a&list=150&name=a&net0=x&new=1", perl: `{"list":["a",1.5e2],"name":"a","net0":"x","new":true}`, noForm: true},
-		{name: "map", params: map[string]any{"b": true, "a": "x", "n": 7, "u": uint8(3), "p": new(false), "nil": nil, "nilp": (*int)(nil), "list": []string{"x", "y"}, "any": []any{1, "z", true}, "net[n]": map[int]string{1: "q"}, "raw": json.RawMessage(`"s"`)},
+			perl: `{"a":"A","b":"B","c":"<c>","d":"<d>","e":["X","Y"],"t":"2026-01-02T03:04:05Z"}`,
+		},
+		{
+			name: "extra parameters", params: struct {
+				Name  string                     `json:"name"`
+				Net   map[int]string             `json:"net[n],omitempty"`
+				Extra map[string]json.RawMessage `json:"-" px:"extra"`
+			}{"a", map[int]string{0: "x"}, map[string]json.RawMessage{
+				"new": json.RawMessage(`true`), "name": json.RawMessage(`"twice"`), "net0": json.RawMessage(`"twice"`), "list": json.RawMessage(` ["a", 1.5e2]`), "nil": json.RawMessage(`null`), "none": nil,
+			}},
+			form: "list=a&list=150&name=a&net0=x&new=1", perl: `{"list":["a",1.5e2],"name":"a","net0":"x","new":true}`, noForm: true,
+		},
+		{
+			name: "map", params: map[string]any{"b": true, "a": "x", "n": 7, "u": uint8(3), "p": new(false), "nil": nil, "nilp": (*int)(nil), "list": []string{"x", "y"}, "any": []any{1, "z", true}, "net[n]": map[int]string{1: "q"}, "raw": json.RawMessage(`"s"`)},
 			form: "a=x&any=1&any=z&any=1&b=1&list=x&list=y&n=7&net1=q&p=0&raw=s&u=3",
 			perl: `{"a":"x","any":[1,"z",1],"b":1,"list":["x","y"],"n":7,"net1":"q","p":0,"raw":"s","u":3}`,
-			rust: `{"a":"x","any":[1,"z",true],"b":true,"list":["x","y"],"n":7,"net1":"q","p":false,"raw":"s","u":3}`},
+			rust: `{"a":"x","any":[1,"z",true],"b":true,"list":["x","y"],"n":7,"net1":"q","p":false,"raw":"s","u":3}`,
+		},
 		{name: "map of strings", params: map[string]string{"b": "2", "a": "&"}, form: "a=%26&b=2", perl: `{"a":"&","b":"2"}`},
 		{name: "url.Values", params: url.Values{"b": {"2", "3"}, "a": {"x", "y"}}, form: "a=x&a=y&b=2&b=3", perl: `{"a":["x","y"],"b":["2","3"]}`},
 		{name: "strange keys", params: map[string]any{"a&b": "1", "ü": "2"}, form: "a%26b=1&%C3%BC=2", perl: `{"a&b":"1","ü":"2"}`},
