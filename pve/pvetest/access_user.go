@@ -148,7 +148,7 @@ func userCreate(c *call) (any, error) {
 			return nil, fail(500, "create user failed: no such group '%s'", g)
 		}
 	}
-	u := &user{ID: id, Tokens: map[string]*apiToken{}}
+	u := &user{ID: id, Tokens: map[string]*apiToken{}, Email: new("")}
 	u.update(c.p)
 	u.Password = c.p.str("password")
 	c.cl().Users[id] = u

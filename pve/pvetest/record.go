@@ -36,6 +36,7 @@ type requestLog struct {
 	all      []*Request
 	inFlight int
 	peak     int
+	f        func(r Request)
 }
 
 func (s *Server) begin(r *Request) {
@@ -53,6 +54,9 @@ func (s *Server) begin(r *Request) {
 
 func (s *Server) end(r *Request, resp *rawResponse) {
 	l := &s.log
+	if l.f != nil {
+		defer func() { l.f(*r) }()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Method != "GET" {

@@ -133,6 +133,16 @@ func (s *Server) AddToken(id string, privsep bool) (secret string) {
 	return secret
 }
 
+// SetTokenSecret gives a token a secret of the caller's choice.
+func (s *Server) SetTokenSecret(id, secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name, token, _ := strings.Cut(id, "!")
+	if u := s.state.Users[name]; u != nil && u.Tokens[token] != nil {
+		u.Tokens[token].Secret = secret
+	}
+}
+
 // AddRole makes a role, or replaces one.
 func (s *Server) AddRole(id string, privs ...string) {
 	s.mu.Lock()

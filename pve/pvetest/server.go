@@ -71,6 +71,7 @@ type options struct {
 	root    string
 	token   string
 	strict  func(op string)
+	log     func(r Request)
 }
 
 // WithNodes names the cluster's nodes; the default is one, "pve1". With more
@@ -175,6 +176,14 @@ func WithRootTokenSecret(secret string) Option {
 	}
 }
 
+// WithLog calls f for every request when it has been answered.
+func WithLog(f func(r Request)) Option {
+	return func(o *options) error {
+		o.log = f
+		return nil
+	}
+}
+
 // New starts a simulated cluster. Close it when done.
 func New(opts ...Option) (*Server, error) {
 	o := options{nodes: []string{"pve1"}, listen: "127.0.0.1:0", clock: time.Now, root: "proxmox"}
@@ -200,6 +209,7 @@ func New(opts ...Option) (*Server, error) {
 			seed = seed<<8 | uint64(c)
 		}
 	}
+	s.log.f = o.log
 	s.rng = mathrand.New(mathrand.NewPCG(seed, seed>>1|1))
 	if o.workers > 0 {
 		s.workers = newWorkerPool(o.workers, o.recycle)

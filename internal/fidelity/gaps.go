@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strings"
+
+	"github.com/proxkit/proxkit/pve/pvetest"
+)
+
+// prepare does what happened on the recorded cluster without an exchange: by
+// hand on the machine, or in exchanges that are not in this recording.
+func (p *player) prepare(e *exchange) error {
+	for _, g := range gaps() {
+		if e.Seq < g.seq || p.done[g.name] {
+			continue
+		}
+		p.done[g.name] = true
+		if g.unless != "" && p.has(g.unless) {
+			continue
+		}
+		if err := g.do(p); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
+		}
+	}
+	if isArtefact(e.Name) {
+		return p.failLike(e)
+	}
+	return nil
+}
+
+// has tells whether the recording has an exchange whose name begins so.
+func (p *player) has(prefix string) bool {
+	for n := range p.names {
+		if strings.HasPrefix(n, prefix+"-") {
+			return true
+		}
+	}
+	return false
+}
+
+// failLike makes the task of an artefact end as it did on the recorded
+// machine.
+func (p *player) failLike(e *exchange) error {
+	status, ok := p.all[e.Name+"-task"]
+	if !ok {
+		return nil
+	}
+	var got struct {
+		Data struct {
+			Type string `json:"type"`
+			ID   string `json:"id"`
+			Exit string `json:"exitstatus"`
+		}
+	}
+	if err := json.Unmarshal(status.Answer.JSON, &got); err != nil {
+		return err
+	}
+	if got.Data.Exit != "OK" && got.Data.Exit != "" {
+		p.srv.FailTask(got.Data.Type+":"+got.Data.ID, got.Data.Exit)
+	}
+	return nil
+}
+
+// A gap is something that happened before the exchange seq.
+type gap struct {
+	seq    int
+	name   string
+	unless string // an exchange that does it when it is in the recording
+	do     func(p *player) error
+}
+
+func gaps() []gap {
+	put := func(vmid int, body string) func(p *player) error {
+		return func(p *player) error {
+			params, err := url.ParseQuery(body)
+			if err != nil {
+				return err
+			}
+			// What is refused may still have left a pending change.
+			_ = p.call("PUT", fmt.Sprintf("/nodes/pve1/qemu/%d/config", vmid), params, nil)
+			return nil
+		}
+	}
+	return []gap{
+		{seq: 17, name: "VM 100 runs without KVM", do: func(p *player) error {
+			return p.srv.EditVM(100, func(vm *pvetest.VM) { vm.Config["kvm"], vm.Config["cpu"], vm.NoOS = "0", "max", true })
+		}},
+		{seq: 184, name: "cloud-init drive", unless: "c22", do: put(101, "ide0=data:cloudinit")},
+		{seq: 190, name: "scsi2", unless: "c27", do: func(*player) error { return nil }},
+		{seq: 290, name: "template 102 lost", do: func(p *player) error { p.srv.DropVM(102); return nil }},
+		{seq: 334, name: "lock by hand", do: func(p *player) error {
+			return p.srv.EditVM(101, func(vm *pvetest.VM) { vm.Config["lock"] = "backup" })
+		}},
+		{seq: 415, name: "long shutdown", do: func(p *player) error {
+			p.srv.HoldTask("qmshutdown:100")
+			return nil
+		}},
+		{seq: 458, name: "ISO upload", unless: "j30-upload-iso-x", do: func(p *player) error {
+			return p.upload("j30-upload-iso", "test.iso", 65536, nil)
+		}},
+		{seq: 460, name: "late fields", unless: "j31-upload-badsum-x", do: func(p *player) error {
+			return p.upload("j31-upload-badsum", "te st.iso", 65536, make([]byte, 213))
+		}},
+		{seq: 587, name: "unplug refused", unless: "o49", do: put(130, "delete=scsi1")},
+	}
+}
+
+// upload puts a file on the storage data, with extra bytes after it, and
+// notes its task as that of a recorded upload.
+func (p *player) upload(name, file string, size int, extra []byte) error {
+	var body bytes.Buffer
+	w := multipart.NewWriter(&body)
+	if err := w.WriteField("content", "iso"); err != nil {
+		return err
+	}
+	head := textproto.MIMEHeader{}
+	head.Set("Content-Disposition", `form-data; name="filename"; filename="`+file+`"`)
+	part, err := w.CreatePart(head)
+	if err != nil {
+		return err
+	}
+	if _, err := part.Write(append(make([]byte, size), extra...)); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	req, err := http.NewRequest("POST", p.srv.URL()+"/api2/json/nodes/pve1/storage/data/upload", &body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", w.FormDataContentType())
+	var ours string
+	if err := p.send(req, &ours); err != nil {
+		return err
+	}
+	if e := p.all[name+"-task"]; e != nil {
+		var got struct{ Data struct{ UPID string } }
+		if err := json.Unmarshal(e.Answer.JSON, &got); err != nil {
+			return err
+		}
+		p.upids[got.Data.UPID] = ours
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package pvetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// A Storage says what a storage is like; see [Server.AddStorage].
+type Storage struct {
+	Type    string            // dir, nfs, cifs, btrfs, cephfs, lvm, lvmthin, zfspool or rbd
+	Content []string          // default what the type has by itself
+	Nodes   []string          // the nodes that have it; default all
+	Shared  bool              // for the types that need not be
+	Size    int64             // bytes; default the node's root file system
+	Config  map[string]string // further keys of storage.cfg
+}
+
+// AddStorage adds a storage to the cluster, or replaces its settings.
+func (s *Server) AddStorage(id string, st Storage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := kindOf(st.Type)
+	if len(kind.content) == 0 || kind.addr == "" {
+		return fmt.Errorf("pvetest: storage %q: no storage type %q", id, st.Type)
+	}
+	if msg := s.reg.check.named("pve-storage-id", id); msg != "" {
+		return errors.New("pvetest: " + strings.TrimSpace(msg))
+	}
+	conf := map[string]string{}
+	switch kind.addr {
+	case "path":
+		conf["path"] = "/srv/" + id
+	case "vgname":
+		conf["vgname"] = id
+		if st.Type == "lvmthin" {
+			conf["thinpool"] = "data"
+		}
+	case "pool":
+		conf["pool"] = id
+	case "server":
+		conf["server"], conf["export"], conf["path"] = "192.0.2.200", "/srv/"+id, "/mnt/pve/"+id
+	}
+	conf["content"] = kind.initial
+	maps.Copy(conf, st.Config)
+	if len(st.Content) > 0 {
+		conf["content"] = strings.Join(st.Content, ",")
+	}
+	if len(st.Nodes) > 0 {
+		conf["nodes"] = strings.Join(st.Nodes, ",")
+	}
+	if st.Shared && !kind.shared {
+		conf["shared"] = "1"
+	}
+	old := s.state.Storages[id]
+	next := &storage{ID: id, Type: st.Type, Config: conf, Size: st.Size}
+	if old != nil {
+		next.Volumes = old.Volumes
+	}
+	s.state.Storages[id] = next
+	return nil
+}
+
+// SetStorageOnline makes a storage fail to activate on a node, or work again.
+// An empty node means all of them.
+func (s *Server) SetStorageOnline(id, node string, online bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state.Storages[id]
+	if st == nil {
+		return
+	}
+	if st.Down == nil {
+		st.Down = map[string]bool{}
+	}
+	st.Down[node] = !online
+}
+
+// A VM is a virtual machine as tests see it.
+type VM struct {
+	Node    string            // default the first one
+	Config  map[string]string // as in its config file, "name" and "tags" included
+	Running bool
+	NoOS    bool // nothing has booted on it: it ignores shutdown and unplug requests
+	Pool    string
+
+	// These are filled by [Server.VM] and not read by [Server.AddVM].
+	Pending   map[string]string // what waits for the next start
+	Delete    []string          // the keys that go away with it
+	Snapshots []string
+}
+
+// AddVM adds a virtual machine, or replaces one. Its drives name volumes that
+// exist; a drive such as "virtio0": "local:8" gets a new volume of 8 GiB.
+func (s *Server) AddVM(vmid int, vm VM) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	node := vm.Node
+	if node == "" {
+		node = sortedKeys(s.state.Nodes)[0]
+	}
+	if s.state.Nodes[node] == nil {
+		return fmt.Errorf("pvetest: VM %d: no node %q", vmid, node)
+	}
+	if vm.Pool != "" && s.state.Pools[vm.Pool] == nil {
+		return fmt.Errorf("pvetest: VM %d: no pool %q", vmid, vm.Pool)
+	}
+	g := &guest{VMID: vmid, Node: node, Config: map[string]string{}, NoOS: vm.NoOS}
+	maps.Copy(g.Config, vm.Config)
+	h := host{s: s, node: node}
+	for _, key := range sortedKeys(g.Config) {
+		if !isDriveKey(key) {
+			continue
+		}
+		d := parseDrive(key, g.Config[key])
+		id, size, ok := d.alloc()
+		if !ok {
+			continue
+		}
+		st := s.state.Storages[id]
+		if st == nil {
+			return fmt.Errorf("pvetest: VM %d: %s: no storage %q", vmid, key, id)
+		}
+		v, err := h.alloc(st, vmid, st.format(d.get("format")), "", size)
+		if err != nil {
+			return fmt.Errorf("pvetest: VM %d: %s: %w", vmid, key, err)
+		}
+		d.set("file", st.volid(v))
+		d.set("size", formatSize(v.Size))
+		d.del("format")
+		g.Config[key] = d.String()
+	}
+	if vm.Running {
+		g.Running, g.Started = true, s.clock().Unix()
+	}
+	s.state.Guests[vmid] = g
+	s.state.forgetGuest(vmid)
+	s.state.addToPool(vm.Pool, vmid)
+	return nil
+}
+
+// VM returns a virtual machine, and whether there is one.
+func (s *Server) VM(vmid int) (VM, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.vm(vmid)
+}
+
+func (s *Server) vm(vmid int) (VM, bool) {
+	g := s.state.Guests[vmid]
+	if g == nil {
+		return VM{}, false
+	}
+	return VM{
+		Node: g.Node, Config: maps.Clone(g.Config), Running: g.Running, NoOS: g.NoOS, Pool: s.state.poolOf(vmid),
+		Pending: maps.Clone(g.Pending), Delete: sortedKeys(g.Delete), Snapshots: sortedKeys(g.Snapshots),
+	}, true
+}
+
+// VMIDs lists the virtual machines.
+func (s *Server) VMIDs() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return sortedKeys(s.state.Guests)
+}
+
+// EditVM changes a virtual machine the way an administrator does who edits its
+// config file by hand: nothing is checked and nothing else happens.
+func (s *Server) EditVM(vmid int, edit func(vm *VM)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	vm, ok := s.vm(vmid)
+	if !ok {
+		return fmt.Errorf("pvetest: no VM %d", vmid)
+	}
+	edit(&vm)
+	g := s.state.Guests[vmid]
+	if s.state.Nodes[vm.Node] == nil {
+		return fmt.Errorf("pvetest: VM %d: no node %q", vmid, vm.Node)
+	}
+	g.Node, g.Config, g.NoOS = vm.Node, vm.Config, vm.NoOS
+	if vm.Running != g.Running {
+		g.stop()
+		if vm.Running {
+			g.Running, g.Started = true, s.clock().Unix()
+		}
+	}
+	s.state.forgetGuest(vmid)
+	s.state.addToPool(vm.Pool, vmid)
+	return nil
+}
+
+// DropVM removes a virtual machine's config file and leaves its volumes alone,
+// as a node does that was lost.
+func (s *Server) DropVM(vmid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.state.Guests, vmid)
+	s.state.forgetGuest(vmid)
+}
+
+// A Volume is a volume as tests see it.
+type Volume struct {
+	ID      string // "local:100/vm-100-disk-0.qcow2"
+	Storage string
+	Node    string // empty on a shared storage
+	Content string // images, iso, import, …
+	Format  string
+	VMID    int
+	Size    int64  // what a guest sees
+	Parent  string // the base volume of a linked clone
+	Bytes   bool   // there are bytes to read; otherwise it is all zeroes
+}
+
+// Volumes lists all volumes, of one storage when it is named.
+func (s *Server) Volumes(storageID string) []Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Volume
+	for _, id := range sortedKeys(s.state.Storages) {
+		st := s.state.Storages[id]
+		if storageID != "" && id != storageID {
+			continue
+		}
+		for _, node := range sortedKeys(st.Volumes) {
+			for _, name := range sortedKeys(st.Volumes[node]) {
+				v := st.Volumes[node][name]
+				out = append(out, Volume{
+					ID: st.volid(v), Storage: id, Node: node, Content: v.Content, Format: v.Format, VMID: v.VMID,
+					Size: v.Size, Parent: v.Parent, Bytes: v.Blob != "",
+				})
+			}
+		}
+	}
+	return out
+}
+
+// Volume returns a volume by its identifier, and whether there is one.
+func (s *Server) Volume(volid string) (Volume, bool) {
+	all := s.Volumes("")
+	i := slices.IndexFunc(all, func(v Volume) bool { return v.ID == volid })
+	if i < 0 {
+		return Volume{}, false
+	}
+	return all[i], true
+}
+
+// OpenVolume reads what was uploaded as a volume, or what the volume was made
+// from.
+func (s *Server) OpenVolume(volid string) (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, node := range append([]string{""}, sortedKeys(s.state.Nodes)...) {
+		id, name, _ := strings.Cut(volid, ":")
+		st := s.state.Storages[id]
+		if st == nil {
+			break
+		}
+		n, err := st.parseName(name)
+		if err != nil {
+			return nil, err
+		}
+		v := st.Volumes[node][n.key]
+		if v == nil {
+			continue
+		}
+		if v.Blob == "" {
+			return io.NopCloser(io.LimitReader(zeroes{}, v.Size)), nil
+		}
+		return os.Open(s.blobPath(v.Blob))
+	}
+	return nil, fmt.Errorf("pvetest: volume %q does not exist", volid)
+}
+
+// VolumeBytes is [Server.OpenVolume] for small volumes.
+func (s *Server) VolumeBytes(volid string) ([]byte, error) {
+	r, err := s.OpenVolume(volid)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+// AddVolume puts a volume with the given bytes on a storage, as an upload to a
+// node does. The node may be empty on a shared storage.
+func (s *Server) AddVolume(node, volid string, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, name, _ := strings.Cut(volid, ":")
+	st := s.state.Storages[id]
+	if st == nil {
+		return fmt.Errorf("pvetest: no storage %q", id)
+	}
+	n, err := st.parseName(name)
+	if err != nil {
+		return err
+	}
+	if node == "" {
+		node = sortedKeys(s.state.Nodes)[0]
+	}
+	info, err := probeImage(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		return err
+	}
+	blob, err := s.storeBlob(data)
+	if err != nil {
+		return err
+	}
+	v := &volume{
+		Name: n.key, Content: n.content, Format: n.format, VMID: n.vmid, Parent: n.parent, Size: info.size,
+		Used: int64(len(data)), Data: int64(len(data)), CTime: s.clock().Unix(), Blob: blob,
+	}
+	if n.content != "images" {
+		v.File = int64(len(data))
+	}
+	st.put(node, v)
+	return nil
+}
+
+// RemoveVolume takes a volume off its storage behind the cluster's back.
+func (s *Server) RemoveVolume(volid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, name, _ := strings.Cut(volid, ":")
+	st := s.state.Storages[id]
+	if st == nil {
+		return
+	}
+	n, err := st.parseName(name)
+	if err != nil {
+		return
+	}
+	for _, volumes := range st.Volumes {
+		if v := volumes[n.key]; v != nil {
+			delete(volumes, n.key)
+			s.releaseBlob(v.Blob)
+		}
+	}
+}
+
+// zeroes reads as zero bytes.
+type zeroes struct{}
+
+func (zeroes) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
