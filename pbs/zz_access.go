@@ -22,7 +22,7 @@ func (c *Client) GetAccessIndex(ctx context.Context) ([]AccessIndex, error) {
 
 // AccessIndex is an element of the result of [Client.GetAccessIndex].
 type AccessIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListACLParams are the parameters of [Client.ListACL].
@@ -130,7 +130,7 @@ func (c *Client) GetOpenIDIndex(ctx context.Context) ([]OpenIDIndex, error) {
 
 // OpenIDIndex is an element of the result of [Client.GetOpenIDIndex].
 type OpenIDIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetOpenIDAuthURLParams are the parameters of [Client.GetOpenIDAuthURL].
@@ -174,7 +174,7 @@ func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*LoginOp
 // LoginOpenIDResult is the result of [Client.LoginOpenID].
 type LoginOpenIDResult struct {
 	CSRFPreventionToken string  `json:"CSRFPreventionToken"`
-	UserName            string  `json:"username"`
+	Username            string  `json:"username"`
 	Ticket              *string `json:"ticket,omitempty"`
 	TicketInfo          *string `json:"ticket-info,omitempty"`
 }
@@ -373,7 +373,7 @@ func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) err
 
 // CreateTicketParams are the parameters of [Client.CreateTicket].
 type CreateTicketParams struct {
-	UserName     string  `json:"username"`            // 3 to 64 characters.
+	Username     string  `json:"username"`            // 3 to 64 characters.
 	HTTPOnly     *bool   `json:"http-only,omitempty"` // Default false.
 	Password     *string `json:"password,omitempty"`
 	Path         *string `json:"path,omitempty"`
@@ -397,7 +397,7 @@ func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Creat
 
 // CreateTicketResult is the result of [Client.CreateTicket].
 type CreateTicketResult struct {
-	UserName            string  `json:"username"` // 3 to 64 characters.
+	Username            string  `json:"username"` // 3 to 64 characters.
 	CSRFPreventionToken *string `json:"CSRFPreventionToken,omitempty"`
 	Ticket              *string `json:"ticket,omitempty"`
 	TicketInfo          *string `json:"ticket-info,omitempty"`

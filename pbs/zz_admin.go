@@ -24,7 +24,7 @@ func (c *Client) GetAdminIndex(ctx context.Context) ([]AdminIndex, error) {
 
 // AdminIndex is an element of the result of [Client.GetAdminIndex].
 type AdminIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListDatastores calls GET /admin/datastore.
@@ -97,7 +97,7 @@ func (c *Client) GetDatastoreIndex(ctx context.Context, p GetDatastoreIndexParam
 
 // DatastoreIndex is an element of the result of [Client.GetDatastoreIndex].
 type DatastoreIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetDatastoreActiveOperationsParams are the parameters of [Client.GetDatastoreActiveOperations].
@@ -125,7 +125,7 @@ type GetDatastoreCatalogParams struct {
 	BackupType  string  `json:"backup-type"` // One of vm, ct, host.
 	Filepath    string  `json:"filepath"`
 	ArchiveName *string `json:"archive-name,omitempty"`
-	Ns          *string `json:"ns,omitempty"` // At most 256 characters.
+	NS          *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // GetDatastoreCatalog calls GET /admin/datastore/{store}/catalog.
@@ -146,7 +146,7 @@ type ChangeBackupOwnerParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
 	NewOwner   string  `json:"new-owner"`    // 3 to 64 characters.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // ChangeBackupOwner calls POST /admin/datastore/{store}/change-owner.
@@ -165,7 +165,7 @@ type DownloadBackupFileParams struct {
 	BackupTime int64   `json:"backup-time"` // At least 1.
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	FileName   string  `json:"file-name"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // DownloadBackupFile calls GET /admin/datastore/{store}/download.
@@ -185,7 +185,7 @@ type DownloadDecodedBackupFileParams struct {
 	BackupTime int64   `json:"backup-time"` // At least 1.
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	FileName   string  `json:"file-name"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // DownloadDecodedBackupFile calls GET /admin/datastore/{store}/download-decoded.
@@ -204,7 +204,7 @@ type ListDatastoreFilesParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupTime int64   `json:"backup-time"`  // At least 1.
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // ListDatastoreFiles calls GET /admin/datastore/{store}/files.
@@ -220,7 +220,7 @@ func (c *Client) ListDatastoreFiles(ctx context.Context, p ListDatastoreFilesPar
 
 // DatastoreFileListItem is an element of the result of [Client.ListDatastoreFiles].
 type DatastoreFileListItem struct {
-	FileName  string  `json:"filename"`
+	Filename  string  `json:"filename"`
 	CryptMode *string `json:"crypt-mode,omitempty"` // One of none, encrypt, sign-only. Default encrypt.
 	Size      *int64  `json:"size,omitempty"`       // At least 0.
 }
@@ -258,7 +258,7 @@ type GarbageCollectionStatus struct {
 	Store          string                             `json:"store"`
 	CacheStats     *GarbageCollectionStatusCacheStats `json:"cache-stats,omitempty"`
 	Duration       *int64                             `json:"duration,omitempty"`
-	LastRunEndtime *int64                             `json:"last-run-endtime,omitempty"`
+	LastRunEndTime *int64                             `json:"last-run-endtime,omitempty"`
 	LastRunState   *string                            `json:"last-run-state,omitempty"`
 	NextRun        *int64                             `json:"next-run,omitempty"`
 	Schedule       *string                            `json:"schedule,omitempty"`
@@ -292,7 +292,7 @@ type GetDatastoreGroupNotesParams struct {
 	Store      string  `json:"store"` // 3 to 32 characters.
 	BackupID   string  `json:"backup-id"`
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes.
@@ -313,7 +313,7 @@ type UpdateDatastoreGroupNotesParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	Notes      string  `json:"notes"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UpdateDatastoreGroupNotes calls PUT /admin/datastore/{store}/group-notes.
@@ -328,7 +328,7 @@ func (c *Client) UpdateDatastoreGroupNotes(ctx context.Context, p UpdateDatastor
 // ListBackupGroupsParams are the parameters of [Client.ListBackupGroups].
 type ListBackupGroupsParams struct {
 	Store string  `json:"store"`        // 3 to 32 characters.
-	Ns    *string `json:"ns,omitempty"` // At most 256 characters.
+	NS    *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // ListBackupGroups calls GET /admin/datastore/{store}/groups.
@@ -359,7 +359,7 @@ type DeleteBackupGroupParams struct {
 	BackupID         string  `json:"backup-id"`
 	BackupType       string  `json:"backup-type"`                  // One of vm, ct, host.
 	ErrorOnProtected *bool   `json:"error-on-protected,omitempty"` // Default true.
-	Ns               *string `json:"ns,omitempty"`                 // At most 256 characters.
+	NS               *string `json:"ns,omitempty"`                 // At most 256 characters.
 }
 
 // DeleteBackupGroup calls DELETE /admin/datastore/{store}/groups.
@@ -405,8 +405,8 @@ type MoveBackupGroupParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupType string  `json:"backup-type"`           // One of vm, ct, host.
 	MergeGroup *bool   `json:"merge-group,omitempty"` // Default true.
-	Ns         *string `json:"ns,omitempty"`          // At most 256 characters.
-	TargetNs   *string `json:"target-ns,omitempty"`   // At most 256 characters.
+	NS         *string `json:"ns,omitempty"`          // At most 256 characters.
+	TargetNS   *string `json:"target-ns,omitempty"`   // At most 256 characters.
 }
 
 // MoveBackupGroup calls POST /admin/datastore/{store}/move-group.
@@ -424,8 +424,8 @@ func (c *Client) MoveBackupGroup(ctx context.Context, p MoveBackupGroupParams) (
 // MoveNamespaceParams are the parameters of [Client.MoveNamespace].
 type MoveNamespaceParams struct {
 	Store        string `json:"store"`                   // 3 to 32 characters.
-	Ns           string `json:"ns"`                      // At most 256 characters.
-	TargetNs     string `json:"target-ns"`               // At most 256 characters.
+	NS           string `json:"ns"`                      // At most 256 characters.
+	TargetNS     string `json:"target-ns"`               // At most 256 characters.
 	DeleteSource *bool  `json:"delete-source,omitempty"` // Default true.
 	MaxDepth     *int64 `json:"max-depth,omitempty"`     // 0 to 7. Default 7.
 	MergeGroups  *bool  `json:"merge-groups,omitempty"`  // Default true.
@@ -463,7 +463,7 @@ func (c *Client) ListNamespaces(ctx context.Context, p ListNamespacesParams) ([]
 
 // NamespaceListItem is an element of the result of [Client.ListNamespaces].
 type NamespaceListItem struct {
-	Ns      string  `json:"ns"` // At most 256 characters.
+	NS      string  `json:"ns"` // At most 256 characters.
 	Comment *string `json:"comment,omitempty"`
 }
 
@@ -488,7 +488,7 @@ func (c *Client) CreateNamespace(ctx context.Context, p CreateNamespaceParams) (
 // DeleteNamespaceParams are the parameters of [Client.DeleteNamespace].
 type DeleteNamespaceParams struct {
 	Store            string `json:"store"`                        // 3 to 32 characters.
-	Ns               string `json:"ns"`                           // At most 256 characters.
+	NS               string `json:"ns"`                           // At most 256 characters.
 	DeleteGroups     *bool  `json:"delete-groups,omitempty"`      // Default false.
 	ErrorOnProtected *bool  `json:"error-on-protected,omitempty"` // Default true.
 }
@@ -508,7 +508,7 @@ type GetDatastoreNotesParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupTime int64   `json:"backup-time"`  // At least 1.
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // GetDatastoreNotes calls GET /admin/datastore/{store}/notes.
@@ -530,7 +530,7 @@ type UpdateDatastoreNotesParams struct {
 	BackupTime int64   `json:"backup-time"` // At least 1.
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	Notes      string  `json:"notes"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UpdateDatastoreNotes calls PUT /admin/datastore/{store}/notes.
@@ -548,7 +548,7 @@ type GetDatastoreProtectedParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupTime int64   `json:"backup-time"`  // At least 1.
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // GetDatastoreProtected calls GET /admin/datastore/{store}/protected.
@@ -570,7 +570,7 @@ type UpdateDatastoreProtectedParams struct {
 	BackupTime int64   `json:"backup-time"` // At least 1.
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	Protected  bool    `json:"protected"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UpdateDatastoreProtected calls PUT /admin/datastore/{store}/protected.
@@ -594,7 +594,7 @@ type PruneBackupGroupParams struct {
 	KeepMonthly *int64  `json:"keep-monthly,omitempty"` // At least 1.
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
-	Ns          *string `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 	UseTask     *bool   `json:"use-task,omitempty"`     // Default false.
 }
 
@@ -628,7 +628,7 @@ type PruneDatastoreParams struct {
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
 	MaxDepth    *int64  `json:"max-depth,omitempty"`    // 0 to 7.
-	Ns          *string `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
 // PruneDatastore calls POST /admin/datastore/{store}/prune-datastore.
@@ -651,7 +651,7 @@ type DownloadPxarFileParams struct {
 	BackupType  string  `json:"backup-type"` // One of vm, ct, host.
 	Filepath    string  `json:"filepath"`
 	ArchiveName *string `json:"archive-name,omitempty"`
-	Ns          *string `json:"ns,omitempty"` // At most 256 characters.
+	NS          *string `json:"ns,omitempty"` // At most 256 characters.
 	Tar         *bool   `json:"tar,omitempty"`
 }
 
@@ -669,7 +669,7 @@ func (c *Client) DownloadPxarFile(ctx context.Context, p DownloadPxarFileParams)
 type GetDatastoreRRDParams struct {
 	Store     string `json:"store"`     // 3 to 32 characters.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // GetDatastoreRRD calls GET /admin/datastore/{store}/rrd.
@@ -705,7 +705,7 @@ type ListBackupSnapshotsParams struct {
 	Store      string  `json:"store"` // 3 to 32 characters.
 	BackupID   *string `json:"backup-id,omitempty"`
 	BackupType *string `json:"backup-type,omitempty"` // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"`          // At most 256 characters.
+	NS         *string `json:"ns,omitempty"`          // At most 256 characters.
 }
 
 // ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots.
@@ -745,7 +745,7 @@ type DeleteBackupSnapshotParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupTime int64   `json:"backup-time"`  // At least 1.
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // DeleteBackupSnapshot calls DELETE /admin/datastore/{store}/snapshots.
@@ -875,7 +875,7 @@ type UploadBackupLogParams struct {
 	BackupID   string  `json:"backup-id"`
 	BackupTime int64   `json:"backup-time"`  // At least 1.
 	BackupType string  `json:"backup-type"`  // One of vm, ct, host.
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UploadBackupLog calls POST /admin/datastore/{store}/upload-backup-log.
@@ -896,7 +896,7 @@ type VerifyDatastoreParams struct {
 	BackupType     *string `json:"backup-type,omitempty"`     // One of vm, ct, host.
 	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
 	MaxDepth       *int64  `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	Ns             *string `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string `json:"ns,omitempty"`              // At most 256 characters.
 	OutdatedAfter  *int64  `json:"outdated-after,omitempty"`  // At least 0.
 	ReadThreads    *int64  `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
 	VerifyThreads  *int64  `json:"verify-threads,omitempty"`  // 1 to 32. Default 4.
@@ -945,7 +945,7 @@ type GarbageCollectionJobListItem struct {
 	Store          string                                  `json:"store"`
 	CacheStats     *GarbageCollectionJobListItemCacheStats `json:"cache-stats,omitempty"`
 	Duration       *int64                                  `json:"duration,omitempty"`
-	LastRunEndtime *int64                                  `json:"last-run-endtime,omitempty"`
+	LastRunEndTime *int64                                  `json:"last-run-endtime,omitempty"`
 	LastRunState   *string                                 `json:"last-run-state,omitempty"`
 	NextRun        *int64                                  `json:"next-run,omitempty"`
 	Schedule       *string                                 `json:"schedule,omitempty"`
@@ -989,7 +989,7 @@ type GetGarbageCollectionJobItem struct {
 	Store          string                                 `json:"store"`
 	CacheStats     *GetGarbageCollectionJobItemCacheStats `json:"cache-stats,omitempty"`
 	Duration       *int64                                 `json:"duration,omitempty"`
-	LastRunEndtime *int64                                 `json:"last-run-endtime,omitempty"`
+	LastRunEndTime *int64                                 `json:"last-run-endtime,omitempty"`
 	LastRunState   *string                                `json:"last-run-state,omitempty"`
 	NextRun        *int64                                 `json:"next-run,omitempty"`
 	Schedule       *string                                `json:"schedule,omitempty"`
@@ -1051,12 +1051,12 @@ type PruneJobStatusListItem struct {
 	KeepMonthly    *int64  `json:"keep-monthly,omitempty"` // At least 1.
 	KeepWeekly     *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly     *int64  `json:"keep-yearly,omitempty"`  // At least 1.
-	LastRunEndtime *int64  `json:"last-run-endtime,omitempty"`
+	LastRunEndTime *int64  `json:"last-run-endtime,omitempty"`
 	LastRunState   *string `json:"last-run-state,omitempty"`
 	LastRunUPID    *string `json:"last-run-upid,omitempty"`
 	MaxDepth       *int64  `json:"max-depth,omitempty"` // 0 to 7.
+	NS             *string `json:"ns,omitempty"`        // At most 256 characters.
 	NextRun        *int64  `json:"next-run,omitempty"`
-	Ns             *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // GetPruneJobStatusIndexParams are the parameters of [Client.GetPruneJobStatusIndex].
@@ -1077,7 +1077,7 @@ func (c *Client) GetPruneJobStatusIndex(ctx context.Context, p GetPruneJobStatus
 
 // PruneJobStatusIndex is an element of the result of [Client.GetPruneJobStatusIndex].
 type PruneJobStatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // RunPruneJobParams are the parameters of [Client.RunPruneJob].
@@ -1112,7 +1112,7 @@ func (c *Client) GetS3EndpointIndex(ctx context.Context, p GetS3EndpointIndexPar
 
 // S3EndpointIndex is an element of the result of [Client.GetS3EndpointIndex].
 type S3EndpointIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // CheckS3EndpointParams are the parameters of [Client.CheckS3Endpoint].
@@ -1176,17 +1176,17 @@ type SyncJobStatusListItem struct {
 	Comment             *string  `json:"comment,omitempty"`               // At most 128 characters.
 	EncryptedOnly       *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter         []string `json:"group-filter,omitempty"`
-	LastRunEndtime      *int64   `json:"last-run-endtime,omitempty"`
+	LastRunEndTime      *int64   `json:"last-run-endtime,omitempty"`
 	LastRunState        *string  `json:"last-run-state,omitempty"`
 	LastRunUPID         *string  `json:"last-run-upid,omitempty"`
 	MaxDepth            *int64   `json:"max-depth,omitempty"` // 0 to 7.
+	NS                  *string  `json:"ns,omitempty"`        // At most 256 characters.
 	NextRun             *int64   `json:"next-run,omitempty"`
-	Ns                  *string  `json:"ns,omitempty"`              // At most 256 characters.
 	Owner               *string  `json:"owner,omitempty"`           // 3 to 64 characters.
 	RateIn              *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut             *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote              *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished      *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt       *bool    `json:"resync-corrupt,omitempty"`
 	RunOnMount          *bool    `json:"run-on-mount,omitempty"`
@@ -1216,7 +1216,7 @@ func (c *Client) GetSyncJobStatusIndex(ctx context.Context, p GetSyncJobStatusIn
 
 // SyncJobStatusIndex is an element of the result of [Client.GetSyncJobStatusIndex].
 type SyncJobStatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // RunSyncJobParams are the parameters of [Client.RunSyncJob].
@@ -1255,7 +1255,7 @@ type TrafficControlStatusListItem struct {
 	Comment    *string  `json:"comment,omitempty"`   // At most 128 characters.
 	RateIn     *string  `json:"rate-in,omitempty"`   // At most 64 characters.
 	RateOut    *string  `json:"rate-out,omitempty"`  // At most 64 characters.
-	TimeFrame  []string `json:"timeframe,omitempty"`
+	Timeframe  []string `json:"timeframe,omitempty"`
 	Users      []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
@@ -1281,12 +1281,12 @@ type VerifyJobStatusListItem struct {
 	Store          string  `json:"store"`                     // 3 to 32 characters.
 	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
 	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
-	LastRunEndtime *int64  `json:"last-run-endtime,omitempty"`
+	LastRunEndTime *int64  `json:"last-run-endtime,omitempty"`
 	LastRunState   *string `json:"last-run-state,omitempty"`
 	LastRunUPID    *string `json:"last-run-upid,omitempty"`
 	MaxDepth       *int64  `json:"max-depth,omitempty"` // 0 to 7. Default 7.
+	NS             *string `json:"ns,omitempty"`        // At most 256 characters.
 	NextRun        *int64  `json:"next-run,omitempty"`
-	Ns             *string `json:"ns,omitempty"`             // At most 256 characters.
 	OutdatedAfter  *int64  `json:"outdated-after,omitempty"` // At least 0.
 	ReadThreads    *int64  `json:"read-threads,omitempty"`   // 1 to 32. Default 1.
 	Schedule       *string `json:"schedule,omitempty"`
@@ -1311,7 +1311,7 @@ func (c *Client) GetVerifyJobStatusIndex(ctx context.Context, p GetVerifyJobStat
 
 // VerifyJobStatusIndex is an element of the result of [Client.GetVerifyJobStatusIndex].
 type VerifyJobStatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // RunVerifyJobParams are the parameters of [Client.RunVerifyJob].

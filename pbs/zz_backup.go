@@ -16,8 +16,8 @@ type UpgradeBackupParams struct {
 	Store      string  `json:"store"`       // 3 to 32 characters.
 	Benchmark  *bool   `json:"benchmark,omitempty"`
 	Debug      *bool   `json:"debug,omitempty"`
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 	NoCache    *bool   `json:"no-cache,omitempty"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UpgradeBackup calls GET /backup.

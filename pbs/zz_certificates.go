@@ -26,7 +26,7 @@ func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertifica
 
 // NodeCertificateIndex is an element of the result of [Client.GetNodeCertificateIndex].
 type NodeCertificateIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeCertificateACMEIndexParams are the parameters of [Client.GetNodeCertificateACMEIndex].
@@ -47,7 +47,7 @@ func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCerti
 
 // GetNodeCertificateACMEIndexItem is an element of the result of [Client.GetNodeCertificateACMEIndex].
 type GetNodeCertificateACMEIndexItem struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // OrderNodeACMECertificateParams are the parameters of [Client.OrderNodeACMECertificate].
@@ -103,14 +103,14 @@ func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCu
 // UploadNodeCustomCertificateResult is an element of the result of
 // [Client.UploadNodeCustomCertificate].
 type UploadNodeCustomCertificateResult struct {
-	FileName      string   `json:"filename"`
+	Filename      string   `json:"filename"`
 	Issuer        string   `json:"issuer"`
 	PublicKeyType string   `json:"public-key-type"`
 	SAN           []string `json:"san"`
 	Subject       string   `json:"subject"`
 	Fingerprint   *string  `json:"fingerprint,omitempty"`
-	Notafter      *int64   `json:"notafter,omitempty"`
-	Notbefore     *int64   `json:"notbefore,omitempty"`
+	NotAfter      *int64   `json:"notafter,omitempty"`
+	NotBefore     *int64   `json:"notbefore,omitempty"`
 	PEM           *string  `json:"pem,omitempty"`
 	PublicKeyBits *int64   `json:"public-key-bits,omitempty"` // 0 to 4294967295.
 }
@@ -148,14 +148,14 @@ func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertifi
 
 // NodeCertificatesInfoListItem is an element of the result of [Client.ListNodeCertificatesInfo].
 type NodeCertificatesInfoListItem struct {
-	FileName      string   `json:"filename"`
+	Filename      string   `json:"filename"`
 	Issuer        string   `json:"issuer"`
 	PublicKeyType string   `json:"public-key-type"`
 	SAN           []string `json:"san"`
 	Subject       string   `json:"subject"`
 	Fingerprint   *string  `json:"fingerprint,omitempty"`
-	Notafter      *int64   `json:"notafter,omitempty"`
-	Notbefore     *int64   `json:"notbefore,omitempty"`
+	NotAfter      *int64   `json:"notafter,omitempty"`
+	NotBefore     *int64   `json:"notbefore,omitempty"`
 	PEM           *string  `json:"pem,omitempty"`
 	PublicKeyBits *int64   `json:"public-key-bits,omitempty"` // 0 to 4294967295.
 }

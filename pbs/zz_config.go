@@ -23,7 +23,7 @@ func (c *Client) GetConfigIndex(ctx context.Context) ([]ConfigIndex, error) {
 
 // ConfigIndex is an element of the result of [Client.GetConfigIndex].
 type ConfigIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListChangerConfig calls GET /config/changer.
@@ -137,7 +137,7 @@ type DriveConfigListItem struct {
 	Name            string  `json:"name"` // 3 to 32 characters.
 	Path            string  `json:"path"`
 	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDrivenum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
+	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 }
 
 // CreateDriveConfigParams are the parameters of [Client.CreateDriveConfig].
@@ -145,7 +145,7 @@ type CreateDriveConfigParams struct {
 	Name            string  `json:"name"` // 3 to 32 characters.
 	Path            string  `json:"path"`
 	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDrivenum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
+	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 }
 
 // CreateDriveConfig calls POST /config/drive.
@@ -180,14 +180,14 @@ type DriveConfig struct {
 	Name            string  `json:"name"` // 3 to 32 characters.
 	Path            string  `json:"path"`
 	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDrivenum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
+	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 }
 
 // UpdateDriveConfigParams are the parameters of [Client.UpdateDriveConfig].
 type UpdateDriveConfigParams struct {
 	Name            string   `json:"name"`                       // 3 to 32 characters.
 	Changer         *string  `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDrivenum *int64   `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
+	ChangerDriveNum *int64   `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 	Delete          []string `json:"delete,omitempty"`           // Any of changer, changer-drivenum.
 	Digest          *string  `json:"digest,omitempty"`
 	Path            *string  `json:"path,omitempty"`
@@ -416,7 +416,7 @@ type PruneJobListItem struct {
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
 	MaxDepth    *int64  `json:"max-depth,omitempty"`    // 0 to 7.
-	Ns          *string `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
 // CreatePruneJobParams are the parameters of [Client.CreatePruneJob].
@@ -433,7 +433,7 @@ type CreatePruneJobParams struct {
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
 	MaxDepth    *int64  `json:"max-depth,omitempty"`    // 0 to 7.
-	Ns          *string `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
 // CreatePruneJob calls POST /config/prune.
@@ -477,7 +477,7 @@ type PruneJob struct {
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
 	MaxDepth    *int64  `json:"max-depth,omitempty"`    // 0 to 7.
-	Ns          *string `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
 // UpdatePruneJobParams are the parameters of [Client.UpdatePruneJob].
@@ -496,7 +496,7 @@ type UpdatePruneJobParams struct {
 	KeepWeekly  *int64   `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64   `json:"keep-yearly,omitempty"`  // At least 1.
 	MaxDepth    *int64   `json:"max-depth,omitempty"`    // 0 to 7.
-	Ns          *string  `json:"ns,omitempty"`           // At most 256 characters.
+	NS          *string  `json:"ns,omitempty"`           // At most 256 characters.
 	Schedule    *string  `json:"schedule,omitempty"`
 	Store       *string  `json:"store,omitempty"` // 3 to 32 characters.
 }
@@ -548,9 +548,9 @@ type TapeBackupJobListItem struct {
 	GroupFilter      []string `json:"group-filter,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	Schedule         *string  `json:"schedule,omitempty"`
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
@@ -567,9 +567,9 @@ type CreateTapeBackupJobParams struct {
 	GroupFilter      []string `json:"group-filter,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	Schedule         *string  `json:"schedule,omitempty"`
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
@@ -613,9 +613,9 @@ type TapeBackupJob struct {
 	GroupFilter      []string `json:"group-filter,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	Schedule         *string  `json:"schedule,omitempty"`
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
@@ -634,9 +634,9 @@ type UpdateTapeBackupJobParams struct {
 	GroupFilter      []string `json:"group-filter,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	Pool             *string  `json:"pool,omitempty"`              // 2 to 32 characters.
 	Schedule         *string  `json:"schedule,omitempty"`
 	Store            *string  `json:"store,omitempty"`          // 3 to 32 characters.
@@ -790,7 +790,7 @@ type TrafficControlRuleListItem struct {
 	Comment   *string  `json:"comment,omitempty"`   // At most 128 characters.
 	RateIn    *string  `json:"rate-in,omitempty"`   // At most 64 characters.
 	RateOut   *string  `json:"rate-out,omitempty"`  // At most 64 characters.
-	TimeFrame []string `json:"timeframe,omitempty"`
+	Timeframe []string `json:"timeframe,omitempty"`
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
@@ -803,7 +803,7 @@ type CreateTrafficControlRuleParams struct {
 	Comment   *string  `json:"comment,omitempty"`   // At most 128 characters.
 	RateIn    *string  `json:"rate-in,omitempty"`   // At most 64 characters.
 	RateOut   *string  `json:"rate-out,omitempty"`  // At most 64 characters.
-	TimeFrame []string `json:"timeframe,omitempty"`
+	Timeframe []string `json:"timeframe,omitempty"`
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
@@ -843,7 +843,7 @@ type TrafficControlRule struct {
 	Comment   *string  `json:"comment,omitempty"`   // At most 128 characters.
 	RateIn    *string  `json:"rate-in,omitempty"`   // At most 64 characters.
 	RateOut   *string  `json:"rate-out,omitempty"`  // At most 64 characters.
-	TimeFrame []string `json:"timeframe,omitempty"`
+	Timeframe []string `json:"timeframe,omitempty"`
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
@@ -858,7 +858,7 @@ type UpdateTrafficControlRuleParams struct {
 	Network   []string `json:"network,omitempty"`  // Each at most 43 characters.
 	RateIn    *string  `json:"rate-in,omitempty"`  // At most 64 characters.
 	RateOut   *string  `json:"rate-out,omitempty"` // At most 64 characters.
-	TimeFrame []string `json:"timeframe,omitempty"`
+	Timeframe []string `json:"timeframe,omitempty"`
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
@@ -904,7 +904,7 @@ type VerifyJobListItem struct {
 	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
 	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
 	MaxDepth       *int64  `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	Ns             *string `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string `json:"ns,omitempty"`              // At most 256 characters.
 	OutdatedAfter  *int64  `json:"outdated-after,omitempty"`  // At least 0.
 	ReadThreads    *int64  `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
 	Schedule       *string `json:"schedule,omitempty"`
@@ -918,7 +918,7 @@ type CreateVerifyJobParams struct {
 	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
 	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
 	MaxDepth       *int64  `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	Ns             *string `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string `json:"ns,omitempty"`              // At most 256 characters.
 	OutdatedAfter  *int64  `json:"outdated-after,omitempty"`  // At least 0.
 	ReadThreads    *int64  `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
 	Schedule       *string `json:"schedule,omitempty"`
@@ -959,7 +959,7 @@ type VerifyJob struct {
 	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
 	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
 	MaxDepth       *int64  `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	Ns             *string `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string `json:"ns,omitempty"`              // At most 256 characters.
 	OutdatedAfter  *int64  `json:"outdated-after,omitempty"`  // At least 0.
 	ReadThreads    *int64  `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
 	Schedule       *string `json:"schedule,omitempty"`
@@ -976,7 +976,7 @@ type UpdateVerifyJobParams struct {
 	Digest         *string  `json:"digest,omitempty"`
 	IgnoreVerified *bool    `json:"ignore-verified,omitempty"` // Default true.
 	MaxDepth       *int64   `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	Ns             *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string  `json:"ns,omitempty"`              // At most 256 characters.
 	OutdatedAfter  *int64   `json:"outdated-after,omitempty"`  // At least 0.
 	ReadThreads    *int64   `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
 	Schedule       *string  `json:"schedule,omitempty"`
@@ -1028,11 +1028,11 @@ func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*Nod
 
 // NodeConfig is the result of [Client.GetNodeConfig].
 type NodeConfig struct {
-	ACME          *NodeConfigACME              `json:"acme,omitempty"`
-	Acmedomain    map[int]NodeConfigAcmedomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
-	CiphersTLS1_2 *string                      `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS1_3 *string                      `json:"ciphers-tls-1.3,omitempty"`
-	ConsentText   *string                      `json:"consent-text,omitempty"` // At most 65536 characters.
+	ACME         *NodeConfigACME              `json:"acme,omitempty"`
+	ACMEDomain   map[int]NodeConfigACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	CiphersTLS12 *string                      `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string                      `json:"ciphers-tls-1.3,omitempty"`
+	ConsentText  *string                      `json:"consent-text,omitempty"` // At most 65536 characters.
 	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
 	// ru, sl, sv, tr, zh_CN, zh_TW.
 	DefaultLang    *string `json:"default-lang,omitempty"`
@@ -1072,9 +1072,9 @@ func (v *NodeConfigACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A NodeConfigAcmedomain is a text of keys and values, such as the value of acmedomain. It keeps the
+// A NodeConfigACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the
 // text it was read from.
-type NodeConfigAcmedomain struct {
+type NodeConfigACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
@@ -1084,33 +1084,33 @@ type NodeConfigAcmedomain struct {
 	raw string
 }
 
-// ParseNodeConfigAcmedomain reads the text of a NodeConfigAcmedomain.
-func ParseNodeConfigAcmedomain(text string) (NodeConfigAcmedomain, error) {
-	var v NodeConfigAcmedomain
+// ParseNodeConfigACMEDomain reads the text of a NodeConfigACMEDomain.
+func ParseNodeConfigACMEDomain(text string) (NodeConfigACMEDomain, error) {
+	var v NodeConfigACMEDomain
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v NodeConfigAcmedomain) String() string { return wire.FormatProps(v, v.raw) }
+func (v NodeConfigACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v NodeConfigAcmedomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v NodeConfigACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *NodeConfigAcmedomain) UnmarshalText(text []byte) error {
-	*v = NodeConfigAcmedomain{raw: string(text)}
+func (v *NodeConfigACMEDomain) UnmarshalText(text []byte) error {
+	*v = NodeConfigACMEDomain{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // UpdateNodeConfigParams are the parameters of [Client.UpdateNodeConfig].
 type UpdateNodeConfigParams struct {
-	Node          string                             `json:"node"`
-	ACME          *UpdateNodeConfigACME              `json:"acme,omitempty"`
-	Acmedomain    map[int]UpdateNodeConfigAcmedomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
-	CiphersTLS1_2 *string                            `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS1_3 *string                            `json:"ciphers-tls-1.3,omitempty"`
-	ConsentText   *string                            `json:"consent-text,omitempty"` // At most 65536 characters.
+	Node         string                             `json:"node"`
+	ACME         *UpdateNodeConfigACME              `json:"acme,omitempty"`
+	ACMEDomain   map[int]UpdateNodeConfigACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	CiphersTLS12 *string                            `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string                            `json:"ciphers-tls-1.3,omitempty"`
+	ConsentText  *string                            `json:"consent-text,omitempty"` // At most 65536 characters.
 	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
 	// ru, sl, sv, tr, zh_CN, zh_TW.
 	DefaultLang *string `json:"default-lang,omitempty"`
@@ -1164,9 +1164,9 @@ func (v *UpdateNodeConfigACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateNodeConfigAcmedomain is a text of keys and values, such as the value of acmedomain. It keeps
+// A UpdateNodeConfigACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps
 // the text it was read from.
-type UpdateNodeConfigAcmedomain struct {
+type UpdateNodeConfigACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
@@ -1176,21 +1176,21 @@ type UpdateNodeConfigAcmedomain struct {
 	raw string
 }
 
-// ParseUpdateNodeConfigAcmedomain reads the text of a UpdateNodeConfigAcmedomain.
-func ParseUpdateNodeConfigAcmedomain(text string) (UpdateNodeConfigAcmedomain, error) {
-	var v UpdateNodeConfigAcmedomain
+// ParseUpdateNodeConfigACMEDomain reads the text of a UpdateNodeConfigACMEDomain.
+func ParseUpdateNodeConfigACMEDomain(text string) (UpdateNodeConfigACMEDomain, error) {
+	var v UpdateNodeConfigACMEDomain
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v UpdateNodeConfigAcmedomain) String() string { return wire.FormatProps(v, v.raw) }
+func (v UpdateNodeConfigACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v UpdateNodeConfigAcmedomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v UpdateNodeConfigACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateNodeConfigAcmedomain) UnmarshalText(text []byte) error {
-	*v = UpdateNodeConfigAcmedomain{raw: string(text)}
+func (v *UpdateNodeConfigACMEDomain) UnmarshalText(text []byte) error {
+	*v = UpdateNodeConfigACMEDomain{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }

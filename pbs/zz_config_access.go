@@ -23,7 +23,7 @@ func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]ConfigAccessIndex,
 
 // ConfigAccessIndex is an element of the result of [Client.GetConfigAccessIndex].
 type ConfigAccessIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListADRealms calls GET /config/access/ad.
@@ -41,9 +41,9 @@ func (c *Client) ListADRealms(ctx context.Context) ([]ADRealmListItem, error) {
 type ADRealmListItem struct {
 	Realm               string                              `json:"realm"` // 2 to 32 characters.
 	Server1             string                              `json:"server1"`
-	BaseDn              *string                             `json:"base-dn,omitempty"`
-	BindDn              *string                             `json:"bind-dn,omitempty"`
-	Capath              *string                             `json:"capath,omitempty"`
+	BaseDN              *string                             `json:"base-dn,omitempty"`
+	BindDN              *string                             `json:"bind-dn,omitempty"`
+	CAPath              *string                             `json:"capath,omitempty"`
 	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                               `json:"default,omitempty"` // Default false.
 	Filter              *string                             `json:"filter,omitempty"`
@@ -125,9 +125,9 @@ func (v *ADRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error {
 type CreateADRealmParams struct {
 	Realm               string                            `json:"realm"` // 2 to 32 characters.
 	Server1             string                            `json:"server1"`
-	BaseDn              *string                           `json:"base-dn,omitempty"`
-	BindDn              *string                           `json:"bind-dn,omitempty"`
-	Capath              *string                           `json:"capath,omitempty"`
+	BaseDN              *string                           `json:"base-dn,omitempty"`
+	BindDN              *string                           `json:"bind-dn,omitempty"`
+	CAPath              *string                           `json:"capath,omitempty"`
 	Comment             *string                           `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                             `json:"default,omitempty"` // Default false.
 	Filter              *string                           `json:"filter,omitempty"`
@@ -237,9 +237,9 @@ func (c *Client) GetADRealm(ctx context.Context, p GetADRealmParams) (*ADRealm, 
 type ADRealm struct {
 	Realm               string                      `json:"realm"` // 2 to 32 characters.
 	Server1             string                      `json:"server1"`
-	BaseDn              *string                     `json:"base-dn,omitempty"`
-	BindDn              *string                     `json:"bind-dn,omitempty"`
-	Capath              *string                     `json:"capath,omitempty"`
+	BaseDN              *string                     `json:"base-dn,omitempty"`
+	BindDN              *string                     `json:"bind-dn,omitempty"`
+	CAPath              *string                     `json:"capath,omitempty"`
 	Comment             *string                     `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                       `json:"default,omitempty"` // Default false.
 	Filter              *string                     `json:"filter,omitempty"`
@@ -316,9 +316,9 @@ func (v *ADRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
 // UpdateADRealmParams are the parameters of [Client.UpdateADRealm].
 type UpdateADRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
-	BaseDn  *string `json:"base-dn,omitempty"`
-	BindDn  *string `json:"bind-dn,omitempty"`
-	Capath  *string `json:"capath,omitempty"`
+	BaseDN  *string `json:"base-dn,omitempty"`
+	BindDN  *string `json:"bind-dn,omitempty"`
+	CAPath  *string `json:"capath,omitempty"`
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
@@ -354,9 +354,9 @@ func (c *Client) UpdateADRealm(ctx context.Context, p UpdateADRealmParams) (*Upd
 type UpdateADRealmResult struct {
 	Realm               string                                  `json:"realm"` // 2 to 32 characters.
 	Server1             string                                  `json:"server1"`
-	BaseDn              *string                                 `json:"base-dn,omitempty"`
-	BindDn              *string                                 `json:"bind-dn,omitempty"`
-	Capath              *string                                 `json:"capath,omitempty"`
+	BaseDN              *string                                 `json:"base-dn,omitempty"`
+	BindDN              *string                                 `json:"bind-dn,omitempty"`
+	CAPath              *string                                 `json:"capath,omitempty"`
 	Comment             *string                                 `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                                   `json:"default,omitempty"` // Default false.
 	Filter              *string                                 `json:"filter,omitempty"`
@@ -527,12 +527,12 @@ func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealmListItem, error
 
 // LDAPRealmListItem is an element of the result of [Client.ListLDAPRealms].
 type LDAPRealmListItem struct {
-	BaseDn              string                                `json:"base-dn"`
+	BaseDN              string                                `json:"base-dn"`
 	Realm               string                                `json:"realm"` // 2 to 32 characters.
 	Server1             string                                `json:"server1"`
 	UserAttr            string                                `json:"user-attr"`
-	BindDn              *string                               `json:"bind-dn,omitempty"`
-	Capath              *string                               `json:"capath,omitempty"`
+	BindDN              *string                               `json:"bind-dn,omitempty"`
+	CAPath              *string                               `json:"capath,omitempty"`
 	Comment             *string                               `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                                 `json:"default,omitempty"` // Default false.
 	Filter              *string                               `json:"filter,omitempty"`
@@ -612,12 +612,12 @@ func (v *LDAPRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error 
 
 // CreateLDAPRealmParams are the parameters of [Client.CreateLDAPRealm].
 type CreateLDAPRealmParams struct {
-	BaseDn              string                              `json:"base-dn"`
+	BaseDN              string                              `json:"base-dn"`
 	Realm               string                              `json:"realm"` // 2 to 32 characters.
 	Server1             string                              `json:"server1"`
 	UserAttr            string                              `json:"user-attr"`
-	BindDn              *string                             `json:"bind-dn,omitempty"`
-	Capath              *string                             `json:"capath,omitempty"`
+	BindDN              *string                             `json:"bind-dn,omitempty"`
+	CAPath              *string                             `json:"capath,omitempty"`
 	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                               `json:"default,omitempty"` // Default false.
 	Filter              *string                             `json:"filter,omitempty"`
@@ -725,12 +725,12 @@ func (c *Client) GetLDAPRealm(ctx context.Context, p GetLDAPRealmParams) (*LDAPR
 
 // LDAPRealm is the result of [Client.GetLDAPRealm].
 type LDAPRealm struct {
-	BaseDn              string                        `json:"base-dn"`
+	BaseDN              string                        `json:"base-dn"`
 	Realm               string                        `json:"realm"` // 2 to 32 characters.
 	Server1             string                        `json:"server1"`
 	UserAttr            string                        `json:"user-attr"`
-	BindDn              *string                       `json:"bind-dn,omitempty"`
-	Capath              *string                       `json:"capath,omitempty"`
+	BindDN              *string                       `json:"bind-dn,omitempty"`
+	CAPath              *string                       `json:"capath,omitempty"`
 	Comment             *string                       `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                         `json:"default,omitempty"` // Default false.
 	Filter              *string                       `json:"filter,omitempty"`
@@ -809,9 +809,9 @@ func (v *LDAPRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
 // UpdateLDAPRealmParams are the parameters of [Client.UpdateLDAPRealm].
 type UpdateLDAPRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
-	BaseDn  *string `json:"base-dn,omitempty"`
-	BindDn  *string `json:"bind-dn,omitempty"`
-	Capath  *string `json:"capath,omitempty"`
+	BaseDN  *string `json:"base-dn,omitempty"`
+	BindDN  *string `json:"bind-dn,omitempty"`
+	CAPath  *string `json:"capath,omitempty"`
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
@@ -846,12 +846,12 @@ func (c *Client) UpdateLDAPRealm(ctx context.Context, p UpdateLDAPRealmParams) (
 
 // UpdateLDAPRealmResult is the result of [Client.UpdateLDAPRealm].
 type UpdateLDAPRealmResult struct {
-	BaseDn              string                                    `json:"base-dn"`
+	BaseDN              string                                    `json:"base-dn"`
 	Realm               string                                    `json:"realm"` // 2 to 32 characters.
 	Server1             string                                    `json:"server1"`
 	UserAttr            string                                    `json:"user-attr"`
-	BindDn              *string                                   `json:"bind-dn,omitempty"`
-	Capath              *string                                   `json:"capath,omitempty"`
+	BindDN              *string                                   `json:"bind-dn,omitempty"`
+	CAPath              *string                                   `json:"capath,omitempty"`
 	Comment             *string                                   `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                                     `json:"default,omitempty"` // Default false.
 	Filter              *string                                   `json:"filter,omitempty"`
@@ -1025,15 +1025,15 @@ type OpenIDRealmListItem struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"` // Default false.
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // CreateOpenIDRealmParams are the parameters of [Client.CreateOpenIDRealm].
@@ -1041,15 +1041,15 @@ type CreateOpenIDRealmParams struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"` // Default false.
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // CreateOpenIDRealm calls POST /config/access/openid.
@@ -1084,23 +1084,23 @@ type OpenIDRealm struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"` // Default false.
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // UpdateOpenIDRealmParams are the parameters of [Client.UpdateOpenIDRealm].
 type UpdateOpenIDRealmParams struct {
 	Realm      string   `json:"realm"` // 2 to 32 characters.
-	AcrValues  []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues  []string `json:"acr-values,omitempty" px:"list"`
 	Audiences  []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientID   *string  `json:"client-id,omitempty"`
 	ClientKey  *string  `json:"client-key,omitempty"`
 	Comment    *string  `json:"comment,omitempty"` // At most 128 characters.
@@ -1130,15 +1130,15 @@ type UpdateOpenIDRealmResult struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"` // Default false.
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // DeleteOpenIDRealmParams are the parameters of [Client.DeleteOpenIDRealm].
@@ -1269,7 +1269,7 @@ func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]ConfigAccessTFA
 
 // ConfigAccessTFAIndex is an element of the result of [Client.GetConfigAccessTFAIndex].
 type ConfigAccessTFAIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn.

@@ -22,7 +22,7 @@ func (c *Client) GetACMEIndex(ctx context.Context) ([]ACMEIndex, error) {
 
 // ACMEIndex is an element of the result of [Client.GetACMEIndex].
 type ACMEIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListACMEAccounts calls GET /config/acme/account.
@@ -46,7 +46,7 @@ type CreateACMEAccountParams struct {
 	Contact    string  `json:"contact"`
 	Directory  *string `json:"directory,omitempty"`
 	EABHMACKey *string `json:"eab_hmac_key,omitempty"`
-	EABKid     *string `json:"eab_kid,omitempty"`
+	EABKID     *string `json:"eab_kid,omitempty"`
 	Name       *string `json:"name,omitempty"`
 	TOSURL     *string `json:"tos_url,omitempty"`
 }

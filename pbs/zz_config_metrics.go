@@ -21,7 +21,7 @@ func (c *Client) GetConfigMetricsIndex(ctx context.Context) ([]GetConfigMetricsI
 
 // GetConfigMetricsIndexItem is an element of the result of [Client.GetConfigMetricsIndex].
 type GetConfigMetricsIndexItem struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListInfluxDBHTTPServers calls GET /config/metrics/influxdb-http.

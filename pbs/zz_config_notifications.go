@@ -23,7 +23,7 @@ func (c *Client) GetNotificationIndex(ctx context.Context) ([]NotificationIndex,
 
 // NotificationIndex is an element of the result of [Client.GetNotificationIndex].
 type NotificationIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNotificationEndpointIndex calls GET /config/notifications/endpoints.
@@ -39,7 +39,7 @@ func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]Notificati
 
 // NotificationEndpointIndex is an element of the result of [Client.GetNotificationEndpointIndex].
 type NotificationEndpointIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListGotifyEndpoints calls GET /config/notifications/endpoints/gotify.
@@ -282,7 +282,7 @@ type SMTPEndpointListItem struct {
 	Mode        *string  `json:"mode,omitempty"`        // One of insecure, starttls, tls. Default tls.
 	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
 	Port        *int64   `json:"port,omitempty"`        // 0 to 65535.
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // CreateSMTPEndpointParams are the parameters of [Client.CreateSMTPEndpoint].
@@ -299,7 +299,7 @@ type CreateSMTPEndpointParams struct {
 	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
 	Password    *string  `json:"password,omitempty"`
 	Port        *int64   `json:"port,omitempty"` // 0 to 65535.
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // CreateSMTPEndpoint calls POST /config/notifications/endpoints/smtp.
@@ -342,7 +342,7 @@ type SMTPEndpoint struct {
 	Mode        *string  `json:"mode,omitempty"`        // One of insecure, starttls, tls. Default tls.
 	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
 	Port        *int64   `json:"port,omitempty"`        // 0 to 65535.
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // UpdateSMTPEndpointParams are the parameters of [Client.UpdateSMTPEndpoint].
@@ -360,7 +360,7 @@ type UpdateSMTPEndpointParams struct {
 	Password    *string  `json:"password,omitempty"`
 	Port        *int64   `json:"port,omitempty"` // 0 to 65535.
 	Server      *string  `json:"server,omitempty"`
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // UpdateSMTPEndpoint calls PUT /config/notifications/endpoints/smtp/{name}.
@@ -944,7 +944,7 @@ func (c *Client) GetNotificationTargetIndex(ctx context.Context, p GetNotificati
 
 // NotificationTargetIndex is an element of the result of [Client.GetNotificationTargetIndex].
 type NotificationTargetIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // TestNotificationTargetParams are the parameters of [Client.TestNotificationTarget].

@@ -194,7 +194,7 @@ func (c *Client) GetRemoteScanIndex(ctx context.Context, p GetRemoteScanIndexPar
 
 // RemoteScanIndex is an element of the result of [Client.GetRemoteScanIndex].
 type RemoteScanIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListRemoteBackupGroupsParams are the parameters of [Client.ListRemoteBackupGroups].
@@ -245,6 +245,6 @@ func (c *Client) ListRemoteNamespaces(ctx context.Context, p ListRemoteNamespace
 
 // RemoteNamespaceListItem is an element of the result of [Client.ListRemoteNamespaces].
 type RemoteNamespaceListItem struct {
-	Ns      string  `json:"ns"` // At most 256 characters.
+	NS      string  `json:"ns"` // At most 256 characters.
 	Comment *string `json:"comment,omitempty"`
 }

@@ -37,12 +37,12 @@ type SyncJobListItem struct {
 	EncryptedOnly       *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter         []string `json:"group-filter,omitempty"`
 	MaxDepth            *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns                  *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS                  *string  `json:"ns,omitempty"`              // At most 256 characters.
 	Owner               *string  `json:"owner,omitempty"`           // 3 to 64 characters.
 	RateIn              *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut             *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote              *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished      *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt       *bool    `json:"resync-corrupt,omitempty"`
 	RunOnMount          *bool    `json:"run-on-mount,omitempty"`
@@ -67,12 +67,12 @@ type CreateSyncJobParams struct {
 	EncryptedOnly       *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter         []string `json:"group-filter,omitempty"`
 	MaxDepth            *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns                  *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS                  *string  `json:"ns,omitempty"`              // At most 256 characters.
 	Owner               *string  `json:"owner,omitempty"`           // 3 to 64 characters.
 	RateIn              *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut             *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote              *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished      *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt       *bool    `json:"resync-corrupt,omitempty"`
 	RunOnMount          *bool    `json:"run-on-mount,omitempty"`
@@ -124,12 +124,12 @@ type SyncJob struct {
 	EncryptedOnly       *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter         []string `json:"group-filter,omitempty"`
 	MaxDepth            *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns                  *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS                  *string  `json:"ns,omitempty"`              // At most 256 characters.
 	Owner               *string  `json:"owner,omitempty"`           // 3 to 64 characters.
 	RateIn              *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut             *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote              *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished      *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt       *bool    `json:"resync-corrupt,omitempty"`
 	RunOnMount          *bool    `json:"run-on-mount,omitempty"`
@@ -158,12 +158,12 @@ type UpdateSyncJobParams struct {
 	EncryptedOnly  *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter    []string `json:"group-filter,omitempty"`
 	MaxDepth       *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns             *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string  `json:"ns,omitempty"`              // At most 256 characters.
 	Owner          *string  `json:"owner,omitempty"`           // 3 to 64 characters.
 	RateIn         *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut        *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote         *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoteStore    *string  `json:"remote-store,omitempty"`    // 3 to 32 characters.
 	RemoveVanished *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt  *bool    `json:"resync-corrupt,omitempty"`

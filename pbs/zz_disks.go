@@ -27,7 +27,7 @@ func (c *Client) GetDiskIndex(ctx context.Context, p GetDiskIndexParams) ([]Disk
 
 // DiskIndex is an element of the result of [Client.GetDiskIndex].
 type DiskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListDirectoryMountsParams are the parameters of [Client.ListDirectoryMounts].
@@ -52,8 +52,8 @@ type DirectoryMountListItem struct {
 	Name       string  `json:"name"`
 	Path       string  `json:"path"`
 	Removable  bool    `json:"removable"`
-	Unitfile   string  `json:"unitfile"`
-	FileSystem *string `json:"filesystem,omitempty"` // One of ext4, xfs.
+	UnitFile   string  `json:"unitfile"`
+	Filesystem *string `json:"filesystem,omitempty"` // One of ext4, xfs.
 	Options    *string `json:"options,omitempty"`
 }
 
@@ -63,7 +63,7 @@ type CreateDirectoryMountParams struct {
 	Disk               string  `json:"disk"`                          // 3 to 64 characters.
 	Name               string  `json:"name"`                          // 3 to 32 characters.
 	AddDatastore       *bool   `json:"add-datastore,omitempty"`       // Default false.
-	FileSystem         *string `json:"filesystem,omitempty"`          // One of ext4, xfs.
+	Filesystem         *string `json:"filesystem,omitempty"`          // One of ext4, xfs.
 	RemovableDatastore *bool   `json:"removable-datastore,omitempty"` // Default false.
 }
 
@@ -115,7 +115,7 @@ func (c *Client) InitGPTDisk(ctx context.Context, p InitGPTDiskParams) (UPID, er
 type ListDisksParams struct {
 	Node              string  `json:"node"`
 	IncludePartitions *bool   `json:"include-partitions,omitempty"` // Default false.
-	Skipsmart         *bool   `json:"skipsmart,omitempty"`          // Default false.
+	SkipSMART         *bool   `json:"skipsmart,omitempty"`          // Default false.
 	UsageType         *string `json:"usage-type,omitempty"`         // One of unused, mounted, lvm, zfs, devicemapper, partitions, filesystem.
 }
 
@@ -155,7 +155,7 @@ type DiskListItemPartition struct {
 	Name       string  `json:"name"`
 	Used       string  `json:"used"` // One of unused, lvm, zfs, zfsreserved, efi, bios, filesystem.
 	DevPath    *string `json:"devpath,omitempty"`
-	FileSystem *string `json:"filesystem,omitempty"`
+	Filesystem *string `json:"filesystem,omitempty"`
 	Size       *int64  `json:"size,omitempty"` // At least 0.
 	UUID       *string `json:"uuid,omitempty"`
 }
@@ -164,7 +164,7 @@ type DiskListItemPartition struct {
 type GetDiskSMARTParams struct {
 	Node       string `json:"node"`
 	Disk       string `json:"disk"` // 3 to 64 characters.
-	Healthonly *bool  `json:"healthonly,omitempty"`
+	HealthOnly *bool  `json:"healthonly,omitempty"`
 }
 
 // GetDiskSMART calls GET /nodes/{node}/disks/smart.
@@ -248,7 +248,7 @@ type CreateZFSPoolParams struct {
 	Node         string   `json:"node"`
 	Devices      []string `json:"devices" px:"list"` // Required.
 	Name         string   `json:"name"`              // 3 to 32 characters.
-	Raidlevel    string   `json:"raidlevel"`         // One of single, mirror, raid10, raidz, raidz2, raidz3.
+	RAIDLevel    string   `json:"raidlevel"`         // One of single, mirror, raid10, raidz, raidz2, raidz3.
 	AddDatastore *bool    `json:"add-datastore,omitempty"`
 	Ashift       *int64   `json:"ashift,omitempty"`      // 9 to 16. Default 12.
 	Compression  *string  `json:"compression,omitempty"` // One of gzip, lz4, lzjb, zle, zstd, on, off. Default on.

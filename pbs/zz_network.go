@@ -27,8 +27,8 @@ func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams)
 // NodeNetworkListItem is an element of the result of [Client.ListNodeNetworks].
 type NodeNetworkListItem struct {
 	Active             bool     `json:"active"`
-	Altnames           []string `json:"altnames"`
-	AutoStart          bool     `json:"autostart"`
+	AltNames           []string `json:"altnames"`
+	Autostart          bool     `json:"autostart"`
 	Name               string   `json:"name"` // At most 15 characters.
 	Options            []string `json:"options"`
 	Options6           []string `json:"options6"`
@@ -55,8 +55,8 @@ type NodeNetworkListItem struct {
 // CreateNodeNetworkParams are the parameters of [Client.CreateNodeNetwork].
 type CreateNodeNetworkParams struct {
 	Node               string   `json:"node"`
-	IFace              string   `json:"iface"` // At most 15 characters.
-	AutoStart          *bool    `json:"autostart,omitempty"`
+	Iface              string   `json:"iface"` // At most 15 characters.
+	Autostart          *bool    `json:"autostart,omitempty"`
 	BondMode           *string  `json:"bond_mode,omitempty"`             // One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb.
 	BondPrimary        *string  `json:"bond-primary,omitempty"`          // At most 15 characters.
 	BondXmitHashPolicy *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
@@ -117,7 +117,7 @@ func (c *Client) RevertNodeNetwork(ctx context.Context, p RevertNodeNetworkParam
 // GetNodeNetworkParams are the parameters of [Client.GetNodeNetwork].
 type GetNodeNetworkParams struct {
 	Node  string `json:"node"`
-	IFace string `json:"iface"` // At most 15 characters.
+	Iface string `json:"iface"` // At most 15 characters.
 }
 
 // GetNodeNetwork calls GET /nodes/{node}/network/{iface}.
@@ -136,8 +136,8 @@ func (c *Client) GetNodeNetwork(ctx context.Context, p GetNodeNetworkParams) (*N
 // NodeNetwork is the result of [Client.GetNodeNetwork].
 type NodeNetwork struct {
 	Active             bool     `json:"active"`
-	Altnames           []string `json:"altnames"`
-	AutoStart          bool     `json:"autostart"`
+	AltNames           []string `json:"altnames"`
+	Autostart          bool     `json:"autostart"`
 	Name               string   `json:"name"` // At most 15 characters.
 	Options            []string `json:"options"`
 	Options6           []string `json:"options6"`
@@ -164,8 +164,8 @@ type NodeNetwork struct {
 // UpdateNodeNetworkParams are the parameters of [Client.UpdateNodeNetwork].
 type UpdateNodeNetworkParams struct {
 	Node               string   `json:"node"`
-	IFace              string   `json:"iface"` // At most 15 characters.
-	AutoStart          *bool    `json:"autostart,omitempty"`
+	Iface              string   `json:"iface"` // At most 15 characters.
+	Autostart          *bool    `json:"autostart,omitempty"`
 	BondMode           *string  `json:"bond_mode,omitempty"`             // One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb.
 	BondPrimary        *string  `json:"bond-primary,omitempty"`          // At most 15 characters.
 	BondXmitHashPolicy *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
@@ -202,7 +202,7 @@ func (c *Client) UpdateNodeNetwork(ctx context.Context, p UpdateNodeNetworkParam
 // DeleteNodeNetworkParams are the parameters of [Client.DeleteNodeNetwork].
 type DeleteNodeNetworkParams struct {
 	Node   string  `json:"node"`
-	IFace  string  `json:"iface"` // At most 15 characters.
+	Iface  string  `json:"iface"` // At most 15 characters.
 	Digest *string `json:"digest,omitempty"`
 }
 

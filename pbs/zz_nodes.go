@@ -39,7 +39,7 @@ func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Node
 
 // NodeIndex is an element of the result of [Client.GetNodeIndex].
 type NodeIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeDNSParams are the parameters of [Client.GetNodeDNS].
@@ -115,10 +115,10 @@ type NodeIdentity struct {
 // ListNodeJournalParams are the parameters of [Client.ListNodeJournal].
 type ListNodeJournalParams struct {
 	Node        string  `json:"node"`
-	Endcursor   *string `json:"endcursor,omitempty"`
-	Lastentries *int64  `json:"lastentries,omitempty"` // At least 0.
+	EndCursor   *string `json:"endcursor,omitempty"`
+	LastEntries *int64  `json:"lastentries,omitempty"` // At least 0.
 	Since       *int64  `json:"since,omitempty"`       // At least 0.
-	Startcursor *string `json:"startcursor,omitempty"`
+	StartCursor *string `json:"startcursor,omitempty"`
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
@@ -153,7 +153,7 @@ func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (stri
 type GetNodeRRDParams struct {
 	Node      string `json:"node"`
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // GetNodeRRD calls GET /nodes/{node}/rrd.
@@ -211,7 +211,7 @@ func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexP
 
 // NodeServiceIndex is an element of the result of [Client.GetNodeServiceIndex].
 type NodeServiceIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ReloadNodeServiceParams are the parameters of [Client.ReloadNodeService].
@@ -317,7 +317,7 @@ type NodeStatus struct {
 	CPUInfo       NodeStatusCPUInfo       `json:"cpuinfo"`
 	CurrentKernel NodeStatusCurrentKernel `json:"current-kernel"`
 	Info          NodeStatusInfo          `json:"info"`
-	Kversion      string                  `json:"kversion"`
+	KVersion      string                  `json:"kversion"`
 	LoadAvg       []float64               `json:"loadavg"`
 	Memory        NodeStatusMemory        `json:"memory"`
 	Root          NodeStatusRoot          `json:"root"`
@@ -343,7 +343,7 @@ type NodeStatusCPUInfo struct {
 type NodeStatusCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -412,9 +412,9 @@ type NodeSubscription struct {
 	Checktime   *int64  `json:"checktime,omitempty"`
 	Key         *string `json:"key,omitempty"`
 	Message     *string `json:"message,omitempty"`
-	Nextduedate *string `json:"nextduedate,omitempty"`
-	Productname *string `json:"productname,omitempty"`
-	Regdate     *string `json:"regdate,omitempty"`
+	NextDueDate *string `json:"nextduedate,omitempty"`
+	ProductName *string `json:"productname,omitempty"`
+	RegDate     *string `json:"regdate,omitempty"`
 	ServerID    *string `json:"serverid,omitempty"`
 	Signature   *string `json:"signature,omitempty"`
 	URL         *string `json:"url,omitempty"`
@@ -499,11 +499,11 @@ type ListTasksParams struct {
 	Running      *bool    `json:"running,omitempty"` // Default false.
 	Since        *int64   `json:"since,omitempty"`
 	Start        *int64   `json:"start,omitempty"`        // Default 0.
-	Statusfilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
+	StatusFilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
 	Store        *string  `json:"store,omitempty"`        // 3 to 32 characters.
-	Typefilter   *string  `json:"typefilter,omitempty"`
+	TypeFilter   *string  `json:"typefilter,omitempty"`
 	Until        *int64   `json:"until,omitempty"`
-	Userfilter   *string  `json:"userfilter,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
 // ListTasks calls GET /nodes/{node}/tasks.
@@ -526,7 +526,7 @@ type TaskListItem struct {
 	UPID       UPID    `json:"upid"` // At least 36 characters.
 	User       string  `json:"user"`
 	WorkerType string  `json:"worker_type"`
-	Endtime    *int64  `json:"endtime,omitempty"`
+	EndTime    *int64  `json:"endtime,omitempty"`
 	Status     *string `json:"status,omitempty"`
 	WorkerID   *string `json:"worker_id,omitempty"`
 }
@@ -550,7 +550,7 @@ func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Task
 
 // TaskIndex is an element of the result of [Client.GetTaskIndex].
 type TaskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // StopTaskParams are the parameters of [Client.StopTask].
@@ -617,7 +617,7 @@ type TaskStatus struct {
 	Type       string  `json:"type"`
 	UPID       UPID    `json:"upid"` // At least 36 characters.
 	User       string  `json:"user"` // 3 to 64 characters.
-	Endtime    *int64  `json:"endtime,omitempty"`
+	EndTime    *int64  `json:"endtime,omitempty"`
 	ExitStatus *string `json:"exitstatus,omitempty"`
 	ID         *string `json:"id,omitempty"`
 	TokenID    *string `json:"tokenid,omitempty"`

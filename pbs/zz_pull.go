@@ -18,11 +18,11 @@ type PullDatastoreParams struct {
 	EncryptedOnly  *bool    `json:"encrypted-only,omitempty"`
 	GroupFilter    []string `json:"group-filter,omitempty"`
 	MaxDepth       *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns             *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string  `json:"ns,omitempty"`              // At most 256 characters.
 	RateIn         *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut        *string  `json:"rate-out,omitempty"`        // At most 64 characters.
 	Remote         *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNs       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished *bool    `json:"remove-vanished,omitempty"` // Default false.
 	ResyncCorrupt  *bool    `json:"resync-corrupt,omitempty"`
 	TransferLast   *int64   `json:"transfer-last,omitempty"` // At least 1.

@@ -19,10 +19,10 @@ type PushDatastoreParams struct {
 	EncryptionKey  *string  `json:"encryption-key,omitempty"` // 3 to 32 characters.
 	GroupFilter    []string `json:"group-filter,omitempty"`
 	MaxDepth       *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	Ns             *string  `json:"ns,omitempty"`              // At most 256 characters.
+	NS             *string  `json:"ns,omitempty"`              // At most 256 characters.
 	RateIn         *string  `json:"rate-in,omitempty"`         // At most 64 characters.
 	RateOut        *string  `json:"rate-out,omitempty"`        // At most 64 characters.
-	RemoteNs       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
+	RemoteNS       *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
 	RemoveVanished *bool    `json:"remove-vanished,omitempty"` // Default false.
 	TransferLast   *int64   `json:"transfer-last,omitempty"`   // At least 1.
 	VerifiedOnly   *bool    `json:"verified-only,omitempty"`

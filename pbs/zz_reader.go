@@ -15,7 +15,7 @@ type UpgradeReaderParams struct {
 	BackupType string  `json:"backup-type"` // One of vm, ct, host.
 	Store      string  `json:"store"`       // 3 to 32 characters.
 	Debug      *bool   `json:"debug,omitempty"`
-	Ns         *string `json:"ns,omitempty"` // At most 256 characters.
+	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // UpgradeReader calls GET /reader.

@@ -21,5 +21,5 @@ func (c *Client) GetAPIIndex(ctx context.Context) ([]APIIndex, error) {
 
 // APIIndex is an element of the result of [Client.GetAPIIndex].
 type APIIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }

@@ -22,7 +22,7 @@ func (c *Client) GetStatusIndex(ctx context.Context) ([]StatusIndex, error) {
 
 // StatusIndex is an element of the result of [Client.GetStatusIndex].
 type StatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListStatusDatastoreUsage calls GET /status/datastore-usage.

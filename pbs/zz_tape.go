@@ -24,7 +24,7 @@ func (c *Client) GetTapeIndex(ctx context.Context) ([]TapeIndex, error) {
 
 // TapeIndex is an element of the result of [Client.GetTapeIndex].
 type TapeIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListTapeBackupJobStatus calls GET /tape/backup.
@@ -48,16 +48,16 @@ type TapeBackupJobStatusListItem struct {
 	EjectMedia       *bool    `json:"eject-media,omitempty"`
 	ExportMediaSet   *bool    `json:"export-media-set,omitempty"`
 	GroupFilter      []string `json:"group-filter,omitempty"`
-	LastRunEndtime   *int64   `json:"last-run-endtime,omitempty"`
+	LastRunEndTime   *int64   `json:"last-run-endtime,omitempty"`
 	LastRunState     *string  `json:"last-run-state,omitempty"`
 	LastRunUPID      *string  `json:"last-run-upid,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"` // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`        // At most 256 characters.
 	NextMediaLabel   *string  `json:"next-media-label,omitempty"`
 	NextRun          *int64   `json:"next-run,omitempty"`
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	Schedule         *string  `json:"schedule,omitempty"`
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
@@ -73,9 +73,9 @@ type StartTapeBackupParams struct {
 	GroupFilter      []string `json:"group-filter,omitempty"`
 	LatestOnly       *bool    `json:"latest-only,omitempty"`
 	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
+	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
 	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Ns               *string  `json:"ns,omitempty"`                // At most 256 characters.
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"`    // 1 to 32. Default 1.
 }
 
@@ -145,7 +145,7 @@ func (c *Client) GetTapeChangerIndex(ctx context.Context, p GetTapeChangerIndexP
 
 // TapeChangerIndex is an element of the result of [Client.GetTapeChangerIndex].
 type TapeChangerIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListTapeChangerStatusParams are the parameters of [Client.ListTapeChangerStatus].
@@ -216,7 +216,7 @@ type TapeDriveListItem struct {
 	// reading-encrypted, writing-encrypted.
 	Activity        *string `json:"activity,omitempty"`
 	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDrivenum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
+	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 	Model           *string `json:"model,omitempty"`
 	Serial          *string `json:"serial,omitempty"`
 	State           *string `json:"state,omitempty"`
@@ -241,7 +241,7 @@ func (c *Client) GetTapeDriveIndex(ctx context.Context, p GetTapeDriveIndexParam
 
 // TapeDriveIndex is an element of the result of [Client.GetTapeDriveIndex].
 type TapeDriveIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // BarcodeLabelTapeDriveMediaParams are the parameters of [Client.BarcodeLabelTapeDriveMedia].
@@ -544,7 +544,7 @@ func (c *Client) GetTapeDriveStatus(ctx context.Context, p GetTapeDriveStatusPar
 
 // TapeDriveStatus is the result of [Client.GetTapeDriveStatus].
 type TapeDriveStatus struct {
-	Blocksize    int64   `json:"blocksize"`   // 0 to 4294967295.
+	BlockSize    int64   `json:"blocksize"`   // 0 to 4294967295.
 	BufferMode   int64   `json:"buffer-mode"` // 0 to 255.
 	Compression  bool    `json:"compression"`
 	Product      string  `json:"product"`
@@ -645,7 +645,7 @@ func (c *Client) GetTapeMediaIndex(ctx context.Context) ([]TapeMediaIndex, error
 
 // TapeMediaIndex is an element of the result of [Client.GetTapeMediaIndex].
 type TapeMediaIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListTapeMediaContentParams are the parameters of [Client.ListTapeMediaContent].
@@ -754,7 +754,7 @@ func (c *Client) GetTapeMediumIndex(ctx context.Context, p GetTapeMediumIndexPar
 
 // TapeMediumIndex is an element of the result of [Client.GetTapeMediumIndex].
 type TapeMediumIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetTapeMediumStatusParams are the parameters of [Client.GetTapeMediumStatus].

@@ -26,7 +26,7 @@ func (c *Client) GetAPTIndex(ctx context.Context, p GetAPTIndexParams) ([]APTInd
 
 // APTIndex is an element of the result of [Client.GetAPTIndex].
 type APTIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetAPTChangelogParams are the parameters of [Client.GetAPTChangelog].

@@ -22,7 +22,7 @@ func (c *Client) GetAutoInstallIndex(ctx context.Context) ([]AutoInstallIndex, e
 
 // AutoInstallIndex is an element of the result of [Client.GetAutoInstallIndex].
 type AutoInstallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetAutoInstallAnswerParams are the parameters of [Client.GetAutoInstallAnswer].
@@ -56,7 +56,7 @@ type GetAutoInstallAnswerDmi struct {
 
 // GetAutoInstallAnswerISO is part of [GetAutoInstallAnswerParams].
 type GetAutoInstallAnswerISO struct {
-	Isorelease string `json:"isorelease"`
+	ISORelease string `json:"isorelease"`
 	Release    string `json:"release"`
 }
 
@@ -69,7 +69,7 @@ type GetAutoInstallAnswerNetworkInterface struct {
 // GetAutoInstallAnswerProduct is part of [GetAutoInstallAnswerParams].
 type GetAutoInstallAnswerProduct struct {
 	EnableBtrfs bool   `json:"enable_btrfs"`
-	Fullname    string `json:"fullname"`
+	FullName    string `json:"fullname"`
 	Product     string `json:"product"` // One of pve, pbs, pmg, pdm.
 }
 
@@ -85,7 +85,7 @@ type GetAutoInstallAnswerResult struct {
 // GetAutoInstallAnswerResultDiskSetup is part of the result of [Client.GetAutoInstallAnswer].
 type GetAutoInstallAnswerResultDiskSetup struct {
 	DiskList    []string                                  `json:"disk-list"`  // Each 3 to 64 characters.
-	FileSystem  string                                    `json:"filesystem"` // One of ext4, xfs, zfs, btrfs.
+	Filesystem  string                                    `json:"filesystem"` // One of ext4, xfs, zfs, btrfs.
 	Filter      json.RawMessage                           `json:"filter"`
 	Btrfs       *GetAutoInstallAnswerResultDiskSetupBtrfs `json:"btrfs,omitempty"`
 	FilterMatch *string                                   `json:"filter-match,omitempty"` // One of any, all. Default any.
@@ -96,17 +96,17 @@ type GetAutoInstallAnswerResultDiskSetup struct {
 // GetAutoInstallAnswerResultDiskSetupBtrfs is part of the result of [Client.GetAutoInstallAnswer].
 type GetAutoInstallAnswerResultDiskSetupBtrfs struct {
 	Compress *string  `json:"compress,omitempty"` // One of on, off, zlib, lzo, zstd. Default off.
-	Hdsize   *float64 `json:"hdsize,omitempty"`   // At least 2.
+	HDSize   *float64 `json:"hdsize,omitempty"`   // At least 2.
 	RAID     *string  `json:"raid,omitempty"`     // One of RAID0, RAID1, RAID10. Default RAID0.
 }
 
 // GetAutoInstallAnswerResultDiskSetupLvm is part of the result of [Client.GetAutoInstallAnswer].
 type GetAutoInstallAnswerResultDiskSetupLvm struct {
-	Hdsize   *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxroot  *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize   *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxRoot  *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz    *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree  *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree  *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize *float64 `json:"swapsize,omitempty"` // At least 0.
 }
 
 // GetAutoInstallAnswerResultDiskSetupZFS is part of the result of [Client.GetAutoInstallAnswer].
@@ -116,7 +116,7 @@ type GetAutoInstallAnswerResultDiskSetupZFS struct {
 	Checksum *string  `json:"checksum,omitempty"` // One of on, fletcher4, sha256. Default on.
 	Compress *string  `json:"compress,omitempty"` // One of on, fletcher4, sha256. Default on.
 	Copies   *int64   `json:"copies,omitempty"`   // 1 to 3.
-	Hdsize   *float64 `json:"hdsize,omitempty"`   // At least 2.
+	HDSize   *float64 `json:"hdsize,omitempty"`   // At least 2.
 	RAID     *string  `json:"raid,omitempty"`     // One of RAID0, RAID1, RAID10, RAIDZ-1, RAIDZ-2, RAIDZ-3. Default RAID0.
 }
 
@@ -217,7 +217,7 @@ type AutoInstallInstallationListItemInfoDmi struct {
 // AutoInstallInstallationListItemInfoISO is part of the result of
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemInfoISO struct {
-	Isorelease string `json:"isorelease"`
+	ISORelease string `json:"isorelease"`
 	Release    string `json:"release"`
 }
 
@@ -232,7 +232,7 @@ type AutoInstallInstallationListItemInfoNetworkInterface struct {
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemInfoProduct struct {
 	EnableBtrfs bool   `json:"enable_btrfs"`
-	Fullname    string `json:"fullname"`
+	FullName    string `json:"fullname"`
 	Product     string `json:"product"` // One of pve, pbs, pmg, pdm.
 }
 
@@ -245,7 +245,7 @@ type AutoInstallInstallationListItemPostHookData struct {
 	Disks             []AutoInstallInstallationListItemPostHookDataDisk             `json:"disks"`
 	Dmi               AutoInstallInstallationListItemPostHookDataDmi                `json:"dmi"`
 	FQDN              string                                                        `json:"fqdn"`
-	FileSystem        string                                                        `json:"filesystem"`
+	Filesystem        string                                                        `json:"filesystem"`
 	ISO               AutoInstallInstallationListItemPostHookDataISO                `json:"iso"`
 	KernelVersion     AutoInstallInstallationListItemPostHookDataKernelVersion      `json:"kernel-version"`
 	MachineID         string                                                        `json:"machine-id"`
@@ -279,7 +279,7 @@ type AutoInstallInstallationListItemPostHookDataCPUInfo struct {
 type AutoInstallInstallationListItemPostHookDataDisk struct {
 	Size           int64           `json:"size"` // At least 0.
 	UdevProperties json.RawMessage `json:"udev-properties"`
-	ISBootDisk     *bool           `json:"is-bootdisk,omitempty"`
+	IsBootDisk     *bool           `json:"is-bootdisk,omitempty"`
 }
 
 // AutoInstallInstallationListItemPostHookDataDmi is part of the result of
@@ -293,7 +293,7 @@ type AutoInstallInstallationListItemPostHookDataDmi struct {
 // AutoInstallInstallationListItemPostHookDataISO is part of the result of
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemPostHookDataISO struct {
-	Isorelease string `json:"isorelease"`
+	ISORelease string `json:"isorelease"`
 	Release    string `json:"release"`
 }
 
@@ -302,7 +302,7 @@ type AutoInstallInstallationListItemPostHookDataISO struct {
 type AutoInstallInstallationListItemPostHookDataKernelVersion struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -313,14 +313,14 @@ type AutoInstallInstallationListItemPostHookDataNetworkInterface struct {
 	Name           string          `json:"name"`
 	UdevProperties json.RawMessage `json:"udev-properties"`
 	Address        *string         `json:"address,omitempty"` // At most 43 characters.
-	ISManagement   *bool           `json:"is-management,omitempty"`
-	ISPinned       *bool           `json:"is-pinned,omitempty"`
+	IsManagement   *bool           `json:"is-management,omitempty"`
+	IsPinned       *bool           `json:"is-pinned,omitempty"`
 }
 
 // AutoInstallInstallationListItemPostHookDataProduct is part of the result of
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemPostHookDataProduct struct {
-	Fullname string `json:"fullname"`
+	FullName string `json:"fullname"`
 	Short    string `json:"short"` // One of pve, pbs, pmg, pdm.
 	Version  string `json:"version"`
 }
@@ -328,9 +328,9 @@ type AutoInstallInstallationListItemPostHookDataProduct struct {
 // AutoInstallInstallationListItemPostHookDataSSHPublicHostKeys is part of the result of
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemPostHookDataSSHPublicHostKeys struct {
-	Ecdsa   string `json:"ecdsa"`
+	ECDSA   string `json:"ecdsa"`
 	Ed25519 string `json:"ed25519"`
-	Rsa     string `json:"rsa"`
+	RSA     string `json:"rsa"`
 }
 
 // AutoInstallInstallationListItemPostHookDataSchema is part of the result of
@@ -362,7 +362,7 @@ type CreateAutoInstallInstallationPostHookParams struct {
 	Disks             []CreateAutoInstallInstallationPostHookDisk             `json:"disks"` // Required.
 	Dmi               CreateAutoInstallInstallationPostHookDmi                `json:"dmi"`
 	FQDN              string                                                  `json:"fqdn"`
-	FileSystem        string                                                  `json:"filesystem"`
+	Filesystem        string                                                  `json:"filesystem"`
 	ISO               CreateAutoInstallInstallationPostHookISO                `json:"iso"`
 	KernelVersion     CreateAutoInstallInstallationPostHookKernelVersion      `json:"kernel-version"`
 	MachineID         string                                                  `json:"machine-id"`
@@ -405,7 +405,7 @@ type CreateAutoInstallInstallationPostHookCPUInfo struct {
 type CreateAutoInstallInstallationPostHookDisk struct {
 	Size           int64           `json:"size"` // At least 0.
 	UdevProperties json.RawMessage `json:"udev-properties"`
-	ISBootDisk     *bool           `json:"is-bootdisk,omitempty"`
+	IsBootDisk     *bool           `json:"is-bootdisk,omitempty"`
 }
 
 // CreateAutoInstallInstallationPostHookDmi is part of [CreateAutoInstallInstallationPostHookParams].
@@ -417,7 +417,7 @@ type CreateAutoInstallInstallationPostHookDmi struct {
 
 // CreateAutoInstallInstallationPostHookISO is part of [CreateAutoInstallInstallationPostHookParams].
 type CreateAutoInstallInstallationPostHookISO struct {
-	Isorelease string `json:"isorelease"`
+	ISORelease string `json:"isorelease"`
 	Release    string `json:"release"`
 }
 
@@ -426,7 +426,7 @@ type CreateAutoInstallInstallationPostHookISO struct {
 type CreateAutoInstallInstallationPostHookKernelVersion struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -437,14 +437,14 @@ type CreateAutoInstallInstallationPostHookNetworkInterface struct {
 	Name           string          `json:"name"`
 	UdevProperties json.RawMessage `json:"udev-properties"`
 	Address        *string         `json:"address,omitempty"` // At most 43 characters.
-	ISManagement   *bool           `json:"is-management,omitempty"`
-	ISPinned       *bool           `json:"is-pinned,omitempty"`
+	IsManagement   *bool           `json:"is-management,omitempty"`
+	IsPinned       *bool           `json:"is-pinned,omitempty"`
 }
 
 // CreateAutoInstallInstallationPostHookProduct is part of
 // [CreateAutoInstallInstallationPostHookParams].
 type CreateAutoInstallInstallationPostHookProduct struct {
-	Fullname string `json:"fullname"`
+	FullName string `json:"fullname"`
 	Short    string `json:"short"` // One of pve, pbs, pmg, pdm.
 	Version  string `json:"version"`
 }
@@ -452,9 +452,9 @@ type CreateAutoInstallInstallationPostHookProduct struct {
 // CreateAutoInstallInstallationPostHookSSHPublicHostKeys is part of
 // [CreateAutoInstallInstallationPostHookParams].
 type CreateAutoInstallInstallationPostHookSSHPublicHostKeys struct {
-	Ecdsa   string `json:"ecdsa"`
+	ECDSA   string `json:"ecdsa"`
 	Ed25519 string `json:"ed25519"`
-	Rsa     string `json:"rsa"`
+	RSA     string `json:"rsa"`
 }
 
 // CreateAutoInstallInstallationPostHookSchema is part of
@@ -479,7 +479,7 @@ type AutoInstallPreparedListItem struct {
 	Country    string                                `json:"country"` // 2 characters.
 	DiskMode   string                                `json:"disk-mode"`
 	FQDN       string                                `json:"fqdn"`
-	FileSystem AutoInstallPreparedListItemFileSystem `json:"filesystem"`
+	Filesystem AutoInstallPreparedListItemFilesystem `json:"filesystem"`
 	ID         string                                `json:"id"` // 3 to 64 characters.
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
@@ -498,10 +498,10 @@ type AutoInstallPreparedListItem struct {
 	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
 	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
 	Gateway                 *string         `json:"gateway,omitempty"`
-	ISDefault               *bool           `json:"is-default,omitempty"`
+	IsDefault               *bool           `json:"is-default,omitempty"`
 	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
 	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFp          *string         `json:"post-hook-cert-fp,omitempty"`
+	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
 	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
 	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
 	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
@@ -509,18 +509,18 @@ type AutoInstallPreparedListItem struct {
 	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
 }
 
-// AutoInstallPreparedListItemFileSystem is part of the result of [Client.ListAutoInstallPrepared].
-type AutoInstallPreparedListItemFileSystem struct {
-	FileSystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
+// AutoInstallPreparedListItemFilesystem is part of the result of [Client.ListAutoInstallPrepared].
+type AutoInstallPreparedListItemFilesystem struct {
+	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
 	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	Hdsize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxfree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	Maxroot    *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
+	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize   *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -530,7 +530,7 @@ type CreateAutoInstallPreparedParams struct {
 	Country    string                              `json:"country"` // 2 characters.
 	DiskMode   string                              `json:"disk-mode"`
 	FQDN       string                              `json:"fqdn"`
-	FileSystem CreateAutoInstallPreparedFileSystem `json:"filesystem"`
+	Filesystem CreateAutoInstallPreparedFilesystem `json:"filesystem"`
 	ID         string                              `json:"id"` // 3 to 64 characters.
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
@@ -549,10 +549,10 @@ type CreateAutoInstallPreparedParams struct {
 	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
 	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
 	Gateway                 *string         `json:"gateway,omitempty"`
-	ISDefault               *bool           `json:"is-default,omitempty"`
+	IsDefault               *bool           `json:"is-default,omitempty"`
 	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
 	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFp          *string         `json:"post-hook-cert-fp,omitempty"`
+	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
 	RootPassword            *string         `json:"root-password,omitempty"` // 8 to 64 characters.
 	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
 	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
@@ -574,18 +574,18 @@ func (c *Client) CreateAutoInstallPrepared(ctx context.Context, p CreateAutoInst
 	return out, nil
 }
 
-// CreateAutoInstallPreparedFileSystem is part of [CreateAutoInstallPreparedParams].
-type CreateAutoInstallPreparedFileSystem struct {
-	FileSystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
+// CreateAutoInstallPreparedFilesystem is part of [CreateAutoInstallPreparedParams].
+type CreateAutoInstallPreparedFilesystem struct {
+	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
 	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	Hdsize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxfree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	Maxroot    *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
+	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize   *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -601,7 +601,7 @@ type CreateAutoInstallPreparedResultConfig struct {
 	Country    string                                          `json:"country"` // 2 characters.
 	DiskMode   string                                          `json:"disk-mode"`
 	FQDN       string                                          `json:"fqdn"`
-	FileSystem CreateAutoInstallPreparedResultConfigFileSystem `json:"filesystem"`
+	Filesystem CreateAutoInstallPreparedResultConfigFilesystem `json:"filesystem"`
 	ID         string                                          `json:"id"` // 3 to 64 characters.
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
@@ -620,10 +620,10 @@ type CreateAutoInstallPreparedResultConfig struct {
 	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
 	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
 	Gateway                 *string         `json:"gateway,omitempty"`
-	ISDefault               *bool           `json:"is-default,omitempty"`
+	IsDefault               *bool           `json:"is-default,omitempty"`
 	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
 	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFp          *string         `json:"post-hook-cert-fp,omitempty"`
+	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
 	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
 	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
 	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
@@ -631,19 +631,19 @@ type CreateAutoInstallPreparedResultConfig struct {
 	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
 }
 
-// CreateAutoInstallPreparedResultConfigFileSystem is part of the result of
+// CreateAutoInstallPreparedResultConfigFilesystem is part of the result of
 // [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResultConfigFileSystem struct {
-	FileSystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
+type CreateAutoInstallPreparedResultConfigFilesystem struct {
+	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
 	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	Hdsize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxfree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	Maxroot    *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
+	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize   *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -697,9 +697,9 @@ type UpdateAutoInstallPreparedParams struct {
 	DiskList        []string                             `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
 	DiskMode        *string                              `json:"disk-mode,omitempty"`
 	FQDN            *string                              `json:"fqdn,omitempty"`
-	FileSystem      *UpdateAutoInstallPreparedFileSystem `json:"filesystem,omitempty"`
+	Filesystem      *UpdateAutoInstallPreparedFilesystem `json:"filesystem,omitempty"`
 	Gateway         *string                              `json:"gateway,omitempty"`
-	ISDefault       *bool                                `json:"is-default,omitempty"`
+	IsDefault       *bool                                `json:"is-default,omitempty"`
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
 	Keyboard                *string         `json:"keyboard,omitempty"`
@@ -707,7 +707,7 @@ type UpdateAutoInstallPreparedParams struct {
 	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
 	NetifNamePinningEnabled *bool           `json:"netif-name-pinning-enabled,omitempty"`
 	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFp          *string         `json:"post-hook-cert-fp,omitempty"`
+	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
 	RebootMode              *string         `json:"reboot-mode,omitempty"` // One of reboot, power-off. Default reboot.
 	RebootOnError           *bool           `json:"reboot-on-error,omitempty"`
 	RootPassword            *string         `json:"root-password,omitempty"` // 8 to 64 characters.
@@ -734,18 +734,18 @@ func (c *Client) UpdateAutoInstallPrepared(ctx context.Context, p UpdateAutoInst
 	return out, nil
 }
 
-// UpdateAutoInstallPreparedFileSystem is part of [UpdateAutoInstallPreparedParams].
-type UpdateAutoInstallPreparedFileSystem struct {
-	FileSystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
+// UpdateAutoInstallPreparedFilesystem is part of [UpdateAutoInstallPreparedParams].
+type UpdateAutoInstallPreparedFilesystem struct {
+	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
 	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	Hdsize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxfree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	Maxroot    *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
+	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize   *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -761,7 +761,7 @@ type UpdateAutoInstallPreparedResultConfig struct {
 	Country    string                                          `json:"country"` // 2 characters.
 	DiskMode   string                                          `json:"disk-mode"`
 	FQDN       string                                          `json:"fqdn"`
-	FileSystem UpdateAutoInstallPreparedResultConfigFileSystem `json:"filesystem"`
+	Filesystem UpdateAutoInstallPreparedResultConfigFilesystem `json:"filesystem"`
 	ID         string                                          `json:"id"` // 3 to 64 characters.
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
@@ -780,10 +780,10 @@ type UpdateAutoInstallPreparedResultConfig struct {
 	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
 	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
 	Gateway                 *string         `json:"gateway,omitempty"`
-	ISDefault               *bool           `json:"is-default,omitempty"`
+	IsDefault               *bool           `json:"is-default,omitempty"`
 	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
 	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFp          *string         `json:"post-hook-cert-fp,omitempty"`
+	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
 	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
 	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
 	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
@@ -791,19 +791,19 @@ type UpdateAutoInstallPreparedResultConfig struct {
 	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
 }
 
-// UpdateAutoInstallPreparedResultConfigFileSystem is part of the result of
+// UpdateAutoInstallPreparedResultConfigFilesystem is part of the result of
 // [Client.UpdateAutoInstallPrepared].
-type UpdateAutoInstallPreparedResultConfigFileSystem struct {
-	FileSystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
+type UpdateAutoInstallPreparedResultConfigFilesystem struct {
+	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
 	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	Hdsize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	Maxfree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	Maxroot    *float64 `json:"maxroot,omitempty"`  // At least 2.
+	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
+	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
+	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	Minfree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	Swapsize   *float64 `json:"swapsize,omitempty"` // At least 0.
+	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
+	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -22,7 +22,7 @@ func (c *Client) GetCephIndex(ctx context.Context) ([]CephIndex, error) {
 
 // CephIndex is an element of the result of [Client.GetCephIndex].
 type CephIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListCephClusters calls GET /ceph/clusters.
@@ -79,7 +79,7 @@ func (c *Client) GetCephClusterIndex(ctx context.Context, p GetCephClusterIndexP
 
 // CephClusterIndex is an element of the result of [Client.GetCephClusterIndex].
 type CephClusterIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListCephClusterFlagsParams are the parameters of [Client.ListCephClusterFlags].
@@ -160,7 +160,7 @@ type CephClusterMDSListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`
 	CephVersionShort *string `json:"ceph_version_short,omitempty"`
-	Direxists        *bool   `json:"direxists,omitempty"` // Default false.
+	DirExists        *bool   `json:"direxists,omitempty"` // Default false.
 	FSName           *string `json:"fs_name,omitempty"`
 	Host             *string `json:"host,omitempty"`
 	Rank             *int64  `json:"rank,omitempty"`
@@ -191,7 +191,7 @@ type CephClusterMgrListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`
 	CephVersionShort *string `json:"ceph_version_short,omitempty"`
-	Direxists        *bool   `json:"direxists,omitempty"` // Default false.
+	DirExists        *bool   `json:"direxists,omitempty"` // Default false.
 	Host             *string `json:"host,omitempty"`
 	Service          *bool   `json:"service,omitempty"` // Default false.
 }
@@ -218,7 +218,7 @@ type CephClusterMonListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`
 	CephVersionShort *string `json:"ceph_version_short,omitempty"`
-	Direxists        *bool   `json:"direxists,omitempty"` // Default false.
+	DirExists        *bool   `json:"direxists,omitempty"` // Default false.
 	Host             *string `json:"host,omitempty"`
 	Quorum           *bool   `json:"quorum,omitempty"` // Default false.
 	Rank             *int64  `json:"rank,omitempty"`

@@ -24,7 +24,7 @@ func (c *Client) GetConfigIndex(ctx context.Context) ([]ConfigIndex, error) {
 
 // ConfigIndex is an element of the result of [Client.GetConfigIndex].
 type ConfigIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetConfigAccessIndex calls GET /config/access.
@@ -40,7 +40,7 @@ func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]ConfigAccessIndex,
 
 // ConfigAccessIndex is an element of the result of [Client.GetConfigAccessIndex].
 type ConfigAccessIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListADRealms calls GET /config/access/ad.
@@ -58,9 +58,9 @@ func (c *Client) ListADRealms(ctx context.Context) ([]ADRealmListItem, error) {
 type ADRealmListItem struct {
 	Realm               string                              `json:"realm"` // 2 to 32 characters.
 	Server1             string                              `json:"server1"`
-	BaseDn              *string                             `json:"base-dn,omitempty"`
-	BindDn              *string                             `json:"bind-dn,omitempty"`
-	Capath              *string                             `json:"capath,omitempty"`
+	BaseDN              *string                             `json:"base-dn,omitempty"`
+	BindDN              *string                             `json:"bind-dn,omitempty"`
+	CAPath              *string                             `json:"capath,omitempty"`
 	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                               `json:"default,omitempty"` // Default false.
 	Filter              *string                             `json:"filter,omitempty"`
@@ -142,9 +142,9 @@ func (v *ADRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error {
 type CreateADRealmParams struct {
 	Realm               string                            `json:"realm"` // 2 to 32 characters.
 	Server1             string                            `json:"server1"`
-	BaseDn              *string                           `json:"base-dn,omitempty"`
-	BindDn              *string                           `json:"bind-dn,omitempty"`
-	Capath              *string                           `json:"capath,omitempty"`
+	BaseDN              *string                           `json:"base-dn,omitempty"`
+	BindDN              *string                           `json:"bind-dn,omitempty"`
+	CAPath              *string                           `json:"capath,omitempty"`
 	Comment             *string                           `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                             `json:"default,omitempty"` // Default false.
 	Filter              *string                           `json:"filter,omitempty"`
@@ -254,9 +254,9 @@ func (c *Client) GetADRealm(ctx context.Context, p GetADRealmParams) (*ADRealm, 
 type ADRealm struct {
 	Realm               string                      `json:"realm"` // 2 to 32 characters.
 	Server1             string                      `json:"server1"`
-	BaseDn              *string                     `json:"base-dn,omitempty"`
-	BindDn              *string                     `json:"bind-dn,omitempty"`
-	Capath              *string                     `json:"capath,omitempty"`
+	BaseDN              *string                     `json:"base-dn,omitempty"`
+	BindDN              *string                     `json:"bind-dn,omitempty"`
+	CAPath              *string                     `json:"capath,omitempty"`
 	Comment             *string                     `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                       `json:"default,omitempty"` // Default false.
 	Filter              *string                     `json:"filter,omitempty"`
@@ -333,9 +333,9 @@ func (v *ADRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
 // UpdateADRealmParams are the parameters of [Client.UpdateADRealm].
 type UpdateADRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
-	BaseDn  *string `json:"base-dn,omitempty"`
-	BindDn  *string `json:"bind-dn,omitempty"`
-	Capath  *string `json:"capath,omitempty"`
+	BaseDN  *string `json:"base-dn,omitempty"`
+	BindDN  *string `json:"bind-dn,omitempty"`
+	CAPath  *string `json:"capath,omitempty"`
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
@@ -456,12 +456,12 @@ func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealmListItem, error
 
 // LDAPRealmListItem is an element of the result of [Client.ListLDAPRealms].
 type LDAPRealmListItem struct {
-	BaseDn              string                                `json:"base-dn"`
+	BaseDN              string                                `json:"base-dn"`
 	Realm               string                                `json:"realm"` // 2 to 32 characters.
 	Server1             string                                `json:"server1"`
 	UserAttr            string                                `json:"user-attr"`
-	BindDn              *string                               `json:"bind-dn,omitempty"`
-	Capath              *string                               `json:"capath,omitempty"`
+	BindDN              *string                               `json:"bind-dn,omitempty"`
+	CAPath              *string                               `json:"capath,omitempty"`
 	Comment             *string                               `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                                 `json:"default,omitempty"` // Default false.
 	Filter              *string                               `json:"filter,omitempty"`
@@ -541,12 +541,12 @@ func (v *LDAPRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error 
 
 // CreateLDAPRealmParams are the parameters of [Client.CreateLDAPRealm].
 type CreateLDAPRealmParams struct {
-	BaseDn              string                              `json:"base-dn"`
+	BaseDN              string                              `json:"base-dn"`
 	Realm               string                              `json:"realm"` // 2 to 32 characters.
 	Server1             string                              `json:"server1"`
 	UserAttr            string                              `json:"user-attr"`
-	BindDn              *string                             `json:"bind-dn,omitempty"`
-	Capath              *string                             `json:"capath,omitempty"`
+	BindDN              *string                             `json:"bind-dn,omitempty"`
+	CAPath              *string                             `json:"capath,omitempty"`
 	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                               `json:"default,omitempty"` // Default false.
 	Filter              *string                             `json:"filter,omitempty"`
@@ -654,12 +654,12 @@ func (c *Client) GetLDAPRealm(ctx context.Context, p GetLDAPRealmParams) (*LDAPR
 
 // LDAPRealm is the result of [Client.GetLDAPRealm].
 type LDAPRealm struct {
-	BaseDn              string                        `json:"base-dn"`
+	BaseDN              string                        `json:"base-dn"`
 	Realm               string                        `json:"realm"` // 2 to 32 characters.
 	Server1             string                        `json:"server1"`
 	UserAttr            string                        `json:"user-attr"`
-	BindDn              *string                       `json:"bind-dn,omitempty"`
-	Capath              *string                       `json:"capath,omitempty"`
+	BindDN              *string                       `json:"bind-dn,omitempty"`
+	CAPath              *string                       `json:"capath,omitempty"`
 	Comment             *string                       `json:"comment,omitempty"` // At most 128 characters.
 	Default             *bool                         `json:"default,omitempty"` // Default false.
 	Filter              *string                       `json:"filter,omitempty"`
@@ -738,9 +738,9 @@ func (v *LDAPRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
 // UpdateLDAPRealmParams are the parameters of [Client.UpdateLDAPRealm].
 type UpdateLDAPRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
-	BaseDn  *string `json:"base-dn,omitempty"`
-	BindDn  *string `json:"bind-dn,omitempty"`
-	Capath  *string `json:"capath,omitempty"`
+	BaseDN  *string `json:"base-dn,omitempty"`
+	BindDN  *string `json:"bind-dn,omitempty"`
+	CAPath  *string `json:"capath,omitempty"`
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
@@ -865,15 +865,15 @@ type OpenIDRealmListItem struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"`
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // CreateOpenIDRealmParams are the parameters of [Client.CreateOpenIDRealm].
@@ -881,15 +881,15 @@ type CreateOpenIDRealmParams struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"`
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // CreateOpenIDRealm calls POST /config/access/openid.
@@ -924,23 +924,23 @@ type OpenIDRealm struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
-	AcrValues     []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
 	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate    *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientKey     *string  `json:"client-key,omitempty"`
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Default       *bool    `json:"default,omitempty"`
 	Prompt        *string  `json:"prompt,omitempty"`
 	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UserNameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
+	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
 // UpdateOpenIDRealmParams are the parameters of [Client.UpdateOpenIDRealm].
 type UpdateOpenIDRealmParams struct {
 	Realm      string   `json:"realm"` // 2 to 32 characters.
-	AcrValues  []string `json:"acr-values,omitempty" px:"list"`
+	ACRValues  []string `json:"acr-values,omitempty" px:"list"`
 	Audiences  []string `json:"audiences,omitempty" px:"list"`
-	AutoCreate *bool    `json:"autocreate,omitempty"` // Default false.
+	Autocreate *bool    `json:"autocreate,omitempty"` // Default false.
 	ClientID   *string  `json:"client-id,omitempty"`
 	ClientKey  *string  `json:"client-key,omitempty"`
 	Comment    *string  `json:"comment,omitempty"` // At most 128 characters.
@@ -1089,7 +1089,7 @@ func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]ConfigAccessTFA
 
 // ConfigAccessTFAIndex is an element of the result of [Client.GetConfigAccessTFAIndex].
 type ConfigAccessTFAIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn.
@@ -1145,7 +1145,7 @@ func (c *Client) GetACMEIndex(ctx context.Context) ([]ACMEIndex, error) {
 
 // ACMEIndex is an element of the result of [Client.GetACMEIndex].
 type ACMEIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListACMEAccounts calls GET /config/acme/account.
@@ -1169,7 +1169,7 @@ type CreateACMEAccountParams struct {
 	Contact    []string `json:"contact" px:"list"` // Required.
 	Directory  *string  `json:"directory,omitempty"`
 	EABHMACKey *string  `json:"eab_hmac_key,omitempty"`
-	EABKid     *string  `json:"eab_kid,omitempty"`
+	EABKID     *string  `json:"eab_kid,omitempty"`
 	Name       *string  `json:"name,omitempty"`
 	TOSURL     *string  `json:"tos_url,omitempty"`
 }
@@ -1434,7 +1434,7 @@ func (c *Client) GetConfigCertificate(ctx context.Context) (*ConfigCertificate, 
 // ConfigCertificate is the result of [Client.GetConfigCertificate].
 type ConfigCertificate struct {
 	ACME       *ConfigCertificateACME              `json:"acme,omitempty"`
-	Acmedomain map[int]ConfigCertificateAcmedomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	ACMEDomain map[int]ConfigCertificateACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
 }
 
 // A ConfigCertificateACME is a text of keys and values, such as the value of acme. It keeps the text
@@ -1466,9 +1466,9 @@ func (v *ConfigCertificateACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ConfigCertificateAcmedomain is a text of keys and values, such as the value of acmedomain. It
+// A ConfigCertificateACMEDomain is a text of keys and values, such as the value of acmedomain. It
 // keeps the text it was read from.
-type ConfigCertificateAcmedomain struct {
+type ConfigCertificateACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
@@ -1478,31 +1478,31 @@ type ConfigCertificateAcmedomain struct {
 	raw string
 }
 
-// ParseConfigCertificateAcmedomain reads the text of a ConfigCertificateAcmedomain.
-func ParseConfigCertificateAcmedomain(text string) (ConfigCertificateAcmedomain, error) {
-	var v ConfigCertificateAcmedomain
+// ParseConfigCertificateACMEDomain reads the text of a ConfigCertificateACMEDomain.
+func ParseConfigCertificateACMEDomain(text string) (ConfigCertificateACMEDomain, error) {
+	var v ConfigCertificateACMEDomain
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v ConfigCertificateAcmedomain) String() string { return wire.FormatProps(v, v.raw) }
+func (v ConfigCertificateACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v ConfigCertificateAcmedomain) MarshalText() ([]byte, error) {
+func (v ConfigCertificateACMEDomain) MarshalText() ([]byte, error) {
 	return wire.MarshalProps(v, v.raw)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ConfigCertificateAcmedomain) UnmarshalText(text []byte) error {
-	*v = ConfigCertificateAcmedomain{raw: string(text)}
+func (v *ConfigCertificateACMEDomain) UnmarshalText(text []byte) error {
+	*v = ConfigCertificateACMEDomain{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // UpdateConfigCertificateParams are the parameters of [Client.UpdateConfigCertificate].
 type UpdateConfigCertificateParams struct {
 	ACME       *UpdateConfigCertificateACME              `json:"acme,omitempty"`
-	Acmedomain map[int]UpdateConfigCertificateAcmedomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	ACMEDomain map[int]UpdateConfigCertificateACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
 	Delete     []string                                  `json:"delete,omitempty"`        // Any of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4.
 	Digest     *string                                   `json:"digest,omitempty"`
 }
@@ -1547,9 +1547,9 @@ func (v *UpdateConfigCertificateACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateConfigCertificateAcmedomain is a text of keys and values, such as the value of acmedomain.
+// A UpdateConfigCertificateACMEDomain is a text of keys and values, such as the value of acmedomain.
 // It keeps the text it was read from.
-type UpdateConfigCertificateAcmedomain struct {
+type UpdateConfigCertificateACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
@@ -1559,24 +1559,24 @@ type UpdateConfigCertificateAcmedomain struct {
 	raw string
 }
 
-// ParseUpdateConfigCertificateAcmedomain reads the text of a UpdateConfigCertificateAcmedomain.
-func ParseUpdateConfigCertificateAcmedomain(text string) (UpdateConfigCertificateAcmedomain, error) {
-	var v UpdateConfigCertificateAcmedomain
+// ParseUpdateConfigCertificateACMEDomain reads the text of a UpdateConfigCertificateACMEDomain.
+func ParseUpdateConfigCertificateACMEDomain(text string) (UpdateConfigCertificateACMEDomain, error) {
+	var v UpdateConfigCertificateACMEDomain
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v UpdateConfigCertificateAcmedomain) String() string { return wire.FormatProps(v, v.raw) }
+func (v UpdateConfigCertificateACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v UpdateConfigCertificateAcmedomain) MarshalText() ([]byte, error) {
+func (v UpdateConfigCertificateACMEDomain) MarshalText() ([]byte, error) {
 	return wire.MarshalProps(v, v.raw)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateConfigCertificateAcmedomain) UnmarshalText(text []byte) error {
-	*v = UpdateConfigCertificateAcmedomain{raw: string(text)}
+func (v *UpdateConfigCertificateACMEDomain) UnmarshalText(text []byte) error {
+	*v = UpdateConfigCertificateACMEDomain{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 

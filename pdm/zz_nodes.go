@@ -39,7 +39,7 @@ func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Node
 
 // NodeIndex is an element of the result of [Client.GetNodeIndex].
 type NodeIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeConfigParams are the parameters of [Client.GetNodeConfig].
@@ -62,8 +62,8 @@ func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*Nod
 
 // NodeConfig is the result of [Client.GetNodeConfig].
 type NodeConfig struct {
-	CiphersTLS1_2 *string `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS1_3 *string `json:"ciphers-tls-1.3,omitempty"`
+	CiphersTLS12 *string `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string `json:"ciphers-tls-1.3,omitempty"`
 	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
 	// ru, sl, sv, tr, zh_CN, zh_TW.
 	DefaultLang *string `json:"default-lang,omitempty"`
@@ -73,9 +73,9 @@ type NodeConfig struct {
 
 // UpdateNodeConfigParams are the parameters of [Client.UpdateNodeConfig].
 type UpdateNodeConfigParams struct {
-	Node          string  `json:"node"`
-	CiphersTLS1_2 *string `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS1_3 *string `json:"ciphers-tls-1.3,omitempty"`
+	Node         string  `json:"node"`
+	CiphersTLS12 *string `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string `json:"ciphers-tls-1.3,omitempty"`
 	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
 	// ru, sl, sv, tr, zh_CN, zh_TW.
 	DefaultLang *string  `json:"default-lang,omitempty"`
@@ -146,14 +146,14 @@ func (c *Client) UpdateNodeDNS(ctx context.Context, p UpdateNodeDNSParams) error
 // GetNodeJournalParams are the parameters of [Client.GetNodeJournal].
 type GetNodeJournalParams struct {
 	Node        string  `json:"node"`
-	Endcursor   *string `json:"endcursor,omitempty"`
+	EndCursor   *string `json:"endcursor,omitempty"`
 	Identifiers *bool   `json:"identifiers,omitempty"` // Default false.
 	Kernel      *bool   `json:"kernel,omitempty"`      // Default false.
-	Lastentries *int64  `json:"lastentries,omitempty"` // At least 0.
+	LastEntries *int64  `json:"lastentries,omitempty"` // At least 0.
 	Priority    *string `json:"priority,omitempty"`
 	Service     *string `json:"service,omitempty"`
 	Since       *int64  `json:"since,omitempty"` // At least 0.
-	Startcursor *string `json:"startcursor,omitempty"`
+	StartCursor *string `json:"startcursor,omitempty"`
 	Structured  *bool   `json:"structured,omitempty"` // Default false.
 	Unit        *string `json:"unit,omitempty"`
 	Units       *bool   `json:"units,omitempty"` // Default false.
@@ -189,7 +189,7 @@ func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (stri
 type ListNodeRRDDataParams struct {
 	Node      string `json:"node"`
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListNodeRRDData calls GET /nodes/{node}/rrddata.
@@ -250,7 +250,7 @@ func (c *Client) GetNodeSDNIndex(ctx context.Context, p GetNodeSDNIndexParams) (
 
 // NodeSDNIndex is an element of the result of [Client.GetNodeSDNIndex].
 type NodeSDNIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNVNetIndexParams are the parameters of [Client.GetNodeSDNVNetIndex].
@@ -272,7 +272,7 @@ func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexP
 
 // NodeSDNVNetIndex is an element of the result of [Client.GetNodeSDNVNetIndex].
 type NodeSDNVNetIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNVNetMACVRFParams are the parameters of [Client.GetNodeSDNVNetMACVRF].
@@ -299,7 +299,7 @@ func (c *Client) GetNodeSDNVNetMACVRF(ctx context.Context, p GetNodeSDNVNetMACVR
 type NodeSDNVNetMACVRF struct {
 	IP      string `json:"ip"`
 	MAC     string `json:"mac"`
-	Nexthop string `json:"nexthop"`
+	NextHop string `json:"nexthop"`
 }
 
 // GetNodeSDNZoneIndexParams are the parameters of [Client.GetNodeSDNZoneIndex].
@@ -321,7 +321,7 @@ func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexP
 
 // NodeSDNZoneIndex is an element of the result of [Client.GetNodeSDNZoneIndex].
 type NodeSDNZoneIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNZoneIPVRFParams are the parameters of [Client.GetNodeSDNZoneIPVRF].
@@ -348,7 +348,7 @@ func (c *Client) GetNodeSDNZoneIPVRF(ctx context.Context, p GetNodeSDNZoneIPVRFP
 type NodeSDNZoneIPVRF struct {
 	IP       string   `json:"ip"`
 	Metric   int64    `json:"metric"`
-	Nexthops []string `json:"nexthops"`
+	NextHops []string `json:"nexthops"`
 	Protocol string   `json:"protocol"`
 }
 
@@ -377,7 +377,7 @@ type NodeStatus struct {
 	CPUInfo       NodeStatusCPUInfo       `json:"cpuinfo"`
 	CurrentKernel NodeStatusCurrentKernel `json:"current-kernel"`
 	Info          NodeStatusInfo          `json:"info"`
-	Kversion      string                  `json:"kversion"`
+	KVersion      string                  `json:"kversion"`
 	LoadAvg       []float64               `json:"loadavg"`
 	Memory        NodeStatusMemory        `json:"memory"`
 	Root          NodeStatusRoot          `json:"root"`
@@ -403,7 +403,7 @@ type NodeStatusCPUInfo struct {
 type NodeStatusCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -472,9 +472,9 @@ type NodeSubscription struct {
 	Checktime   *int64  `json:"checktime,omitempty"`
 	Key         *string `json:"key,omitempty"`
 	Message     *string `json:"message,omitempty"`
-	Nextduedate *string `json:"nextduedate,omitempty"`
-	Productname *string `json:"productname,omitempty"`
-	Regdate     *string `json:"regdate,omitempty"`
+	NextDueDate *string `json:"nextduedate,omitempty"`
+	ProductName *string `json:"productname,omitempty"`
+	RegDate     *string `json:"regdate,omitempty"`
 	ServerID    *string `json:"serverid,omitempty"`
 	Signature   *string `json:"signature,omitempty"`
 	URL         *string `json:"url,omitempty"`
@@ -529,10 +529,10 @@ type ListTasksParams struct {
 	Running      *bool    `json:"running,omitempty"` // Default false.
 	Since        *int64   `json:"since,omitempty"`
 	Start        *int64   `json:"start,omitempty"`        // Default 0.
-	Statusfilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
-	Typefilter   *string  `json:"typefilter,omitempty"`
+	StatusFilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
+	TypeFilter   *string  `json:"typefilter,omitempty"`
 	Until        *int64   `json:"until,omitempty"`
-	Userfilter   *string  `json:"userfilter,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
 // ListTasks calls GET /nodes/{node}/tasks.
@@ -555,7 +555,7 @@ type TaskListItem struct {
 	UPID       UPID    `json:"upid"` // At least 36 characters.
 	User       string  `json:"user"`
 	WorkerType string  `json:"worker_type"`
-	Endtime    *int64  `json:"endtime,omitempty"`
+	EndTime    *int64  `json:"endtime,omitempty"`
 	Status     *string `json:"status,omitempty"`
 	WorkerID   *string `json:"worker_id,omitempty"`
 }
@@ -579,7 +579,7 @@ func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Task
 
 // TaskIndex is an element of the result of [Client.GetTaskIndex].
 type TaskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // StopTaskParams are the parameters of [Client.StopTask].

@@ -25,7 +25,7 @@ func (c *Client) GetPBSIndex(ctx context.Context) ([]PBSIndex, error) {
 
 // PBSIndex is an element of the result of [Client.GetPBSIndex].
 type PBSIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ProbePBSTLSParams are the parameters of [Client.ProbePBSTLS].
@@ -102,7 +102,7 @@ func (c *Client) GetPBSRemoteIndex(ctx context.Context, p GetPBSRemoteIndexParam
 
 // PBSRemoteIndex is an element of the result of [Client.GetPBSRemoteIndex].
 type PBSRemoteIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListPBSDatastoresParams are the parameters of [Client.ListPBSDatastores].
@@ -304,7 +304,7 @@ func (c *Client) GetPBSDatastoreIndex(ctx context.Context, p GetPBSDatastoreInde
 
 // PBSDatastoreIndex is an element of the result of [Client.GetPBSDatastoreIndex].
 type PBSDatastoreIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListPBSDatastoreNamespacesParams are the parameters of [Client.ListPBSDatastoreNamespaces].
@@ -328,7 +328,7 @@ func (c *Client) ListPBSDatastoreNamespaces(ctx context.Context, p ListPBSDatast
 
 // PBSDatastoreNamespaceListItem is an element of the result of [Client.ListPBSDatastoreNamespaces].
 type PBSDatastoreNamespaceListItem struct {
-	Ns      string  `json:"ns"` // At most 256 characters.
+	NS      string  `json:"ns"` // At most 256 characters.
 	Comment *string `json:"comment,omitempty"`
 }
 
@@ -337,7 +337,7 @@ type ListPBSDatastoreRRDDataParams struct {
 	Remote    string `json:"remote"`    // 2 to 32 characters.
 	Datastore string `json:"datastore"` // 3 to 32 characters.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPBSDatastoreRRDData calls GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata.
@@ -365,7 +365,7 @@ type PBSDatastoreRRDDataListItem struct {
 type ListPBSDatastoreSnapshotsParams struct {
 	Remote    string  `json:"remote"`       // 2 to 32 characters.
 	Datastore string  `json:"datastore"`    // 3 to 32 characters.
-	Ns        *string `json:"ns,omitempty"` // At most 256 characters.
+	NS        *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
 // ListPBSDatastoreSnapshots calls GET /pbs/remotes/{remote}/datastore/{datastore}/snapshots.
@@ -419,7 +419,7 @@ func (c *Client) GetPBSNodeIndex(ctx context.Context, p GetPBSNodeIndexParams) (
 
 // PBSNodeIndex is an element of the result of [Client.GetPBSNodeIndex].
 type PBSNodeIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPBSNodeAPTIndexParams are the parameters of [Client.GetPBSNodeAPTIndex].
@@ -441,7 +441,7 @@ func (c *Client) GetPBSNodeAPTIndex(ctx context.Context, p GetPBSNodeAPTIndexPar
 
 // PBSNodeAPTIndex is an element of the result of [Client.GetPBSNodeAPTIndex].
 type PBSNodeAPTIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPBSNodeAPTChangelogParams are the parameters of [Client.GetPBSNodeAPTChangelog].
@@ -554,9 +554,9 @@ type PBSNodeSubscription struct {
 	Checktime   *int64  `json:"checktime,omitempty"`
 	Key         *string `json:"key,omitempty"`
 	Message     *string `json:"message,omitempty"`
-	Nextduedate *string `json:"nextduedate,omitempty"`
-	Productname *string `json:"productname,omitempty"`
-	Regdate     *string `json:"regdate,omitempty"`
+	NextDueDate *string `json:"nextduedate,omitempty"`
+	ProductName *string `json:"productname,omitempty"`
+	RegDate     *string `json:"regdate,omitempty"`
 	ServerID    *string `json:"serverid,omitempty"`
 	Signature   *string `json:"signature,omitempty"`
 	URL         *string `json:"url,omitempty"`
@@ -610,7 +610,7 @@ func (c *Client) GetPBSNodeVNCWebSocket(ctx context.Context, p GetPBSNodeVNCWebS
 type ListPBSRemoteRRDDataParams struct {
 	Remote    string `json:"remote"`    // 2 to 32 characters.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPBSRemoteRRDData calls GET /pbs/remotes/{remote}/rrddata.
@@ -670,7 +670,7 @@ type PBSRemoteStatus struct {
 	CPUInfo       PBSRemoteStatusCPUInfo       `json:"cpuinfo"`
 	CurrentKernel PBSRemoteStatusCurrentKernel `json:"current-kernel"`
 	Info          PBSRemoteStatusInfo          `json:"info"`
-	Kversion      string                       `json:"kversion"`
+	KVersion      string                       `json:"kversion"`
 	LoadAvg       []float64                    `json:"loadavg"`
 	Memory        PBSRemoteStatusMemory        `json:"memory"`
 	Root          PBSRemoteStatusRoot          `json:"root"`
@@ -696,7 +696,7 @@ type PBSRemoteStatusCPUInfo struct {
 type PBSRemoteStatusCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -751,7 +751,7 @@ type PBSTaskListItem struct {
 	UPID       UPID    `json:"upid"` // At least 36 characters.
 	User       string  `json:"user"`
 	WorkerType string  `json:"worker_type"`
-	Endtime    *int64  `json:"endtime,omitempty"`
+	EndTime    *int64  `json:"endtime,omitempty"`
 	Status     *string `json:"status,omitempty"`
 	WorkerID   *string `json:"worker_id,omitempty"`
 }
@@ -775,7 +775,7 @@ func (c *Client) GetPBSTaskIndex(ctx context.Context, p GetPBSTaskIndexParams) (
 
 // PBSTaskIndex is an element of the result of [Client.GetPBSTaskIndex].
 type PBSTaskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // StopPBSTaskParams are the parameters of [Client.StopPBSTask].

@@ -21,7 +21,7 @@ func (c *Client) GetPVEIndex(ctx context.Context) ([]PVEIndex, error) {
 
 // PVEIndex is an element of the result of [Client.GetPVEIndex].
 type PVEIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVEFirewallIndex calls GET /pve/firewall.
@@ -37,7 +37,7 @@ func (c *Client) GetPVEFirewallIndex(ctx context.Context) ([]PVEFirewallIndex, e
 
 // PVEFirewallIndex is an element of the result of [Client.GetPVEFirewallIndex].
 type PVEFirewallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListPVEFirewallStatus calls GET /pve/firewall/status.

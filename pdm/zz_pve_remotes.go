@@ -43,7 +43,7 @@ func (c *Client) GetPVERemoteIndex(ctx context.Context, p GetPVERemoteIndexParam
 
 // PVERemoteIndex is an element of the result of [Client.GetPVERemoteIndex].
 type PVERemoteIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVERemoteClusterNextIDParams are the parameters of [Client.GetPVERemoteClusterNextID].
@@ -88,7 +88,7 @@ type PVERemoteClusterStatusListItem struct {
 	IP      *string `json:"ip,omitempty"`
 	Level   *string `json:"level,omitempty"`
 	Local   *bool   `json:"local,omitempty"` // Default false.
-	Nodeid  *int64  `json:"nodeid,omitempty"`
+	NodeID  *int64  `json:"nodeid,omitempty"`
 	Nodes   *int64  `json:"nodes,omitempty"`
 	Online  *bool   `json:"online,omitempty"`  // Default false.
 	Quorate *bool   `json:"quorate,omitempty"` // Default false.
@@ -184,7 +184,7 @@ type PVETaskListItem struct {
 	Type      string  `json:"type"`
 	UPID      UPID    `json:"upid"`
 	User      string  `json:"user"`
-	Endtime   *int64  `json:"endtime,omitempty"`
+	EndTime   *int64  `json:"endtime,omitempty"`
 	Status    *string `json:"status,omitempty"`
 }
 
@@ -207,7 +207,7 @@ func (c *Client) GetPVETaskIndex(ctx context.Context, p GetPVETaskIndexParams) (
 
 // PVETaskIndex is an element of the result of [Client.GetPVETaskIndex].
 type PVETaskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // StopPVETaskParams are the parameters of [Client.StopPVETask].

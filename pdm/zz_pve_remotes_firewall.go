@@ -28,7 +28,7 @@ func (c *Client) GetPVERemoteFirewallIndex(ctx context.Context, p GetPVERemoteFi
 
 // PVERemoteFirewallIndex is an element of the result of [Client.GetPVERemoteFirewallIndex].
 type PVERemoteFirewallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVERemoteFirewallOptionsParams are the parameters of [Client.GetPVERemoteFirewallOptions].
@@ -51,17 +51,17 @@ func (c *Client) GetPVERemoteFirewallOptions(ctx context.Context, p GetPVERemote
 
 // PVERemoteFirewallOptions is the result of [Client.GetPVERemoteFirewallOptions].
 type PVERemoteFirewallOptions struct {
-	EbTables      *bool                                 `json:"ebtables,omitempty"` // Default true.
+	EBTables      *bool                                 `json:"ebtables,omitempty"` // Default true.
 	Enable        *int64                                `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRatelimit  *PVERemoteFirewallOptionsLogRatelimit `json:"log_ratelimit,omitempty"`
+	LogRateLimit  *PVERemoteFirewallOptionsLogRateLimit `json:"log_ratelimit,omitempty"`
 	PolicyForward *string                               `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
 	PolicyIn      *string                               `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
 	PolicyOut     *string                               `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
 }
 
-// A PVERemoteFirewallOptionsLogRatelimit is a text of keys and values, such as the value of
+// A PVERemoteFirewallOptionsLogRateLimit is a text of keys and values, such as the value of
 // log_ratelimit. It keeps the text it was read from.
-type PVERemoteFirewallOptionsLogRatelimit struct {
+type PVERemoteFirewallOptionsLogRateLimit struct {
 	Enable bool    `json:"enable" px:"default"` // Default true.
 	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
 	Rate   *string `json:"rate,omitempty"`      // Default 1/second.
@@ -71,24 +71,24 @@ type PVERemoteFirewallOptionsLogRatelimit struct {
 	raw string
 }
 
-// ParsePVERemoteFirewallOptionsLogRatelimit reads the text of a PVERemoteFirewallOptionsLogRatelimit.
-func ParsePVERemoteFirewallOptionsLogRatelimit(text string) (PVERemoteFirewallOptionsLogRatelimit, error) {
-	var v PVERemoteFirewallOptionsLogRatelimit
+// ParsePVERemoteFirewallOptionsLogRateLimit reads the text of a PVERemoteFirewallOptionsLogRateLimit.
+func ParsePVERemoteFirewallOptionsLogRateLimit(text string) (PVERemoteFirewallOptionsLogRateLimit, error) {
+	var v PVERemoteFirewallOptionsLogRateLimit
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVERemoteFirewallOptionsLogRatelimit) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVERemoteFirewallOptionsLogRateLimit) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVERemoteFirewallOptionsLogRatelimit) MarshalText() ([]byte, error) {
+func (v PVERemoteFirewallOptionsLogRateLimit) MarshalText() ([]byte, error) {
 	return wire.MarshalProps(v, v.raw)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVERemoteFirewallOptionsLogRatelimit) UnmarshalText(text []byte) error {
-	*v = PVERemoteFirewallOptionsLogRatelimit{raw: string(text)}
+func (v *PVERemoteFirewallOptionsLogRateLimit) UnmarshalText(text []byte) error {
+	*v = PVERemoteFirewallOptionsLogRateLimit{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -97,9 +97,9 @@ type UpdatePVERemoteFirewallOptionsParams struct {
 	Remote        string                                      `json:"remote"` // 2 to 32 characters.
 	Delete        []string                                    `json:"delete,omitempty"`
 	Digest        *string                                     `json:"digest,omitempty"`   // At most 64 characters.
-	EbTables      *bool                                       `json:"ebtables,omitempty"` // Default true.
+	EBTables      *bool                                       `json:"ebtables,omitempty"` // Default true.
 	Enable        *int64                                      `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRatelimit  *UpdatePVERemoteFirewallOptionsLogRatelimit `json:"log_ratelimit,omitempty"`
+	LogRateLimit  *UpdatePVERemoteFirewallOptionsLogRateLimit `json:"log_ratelimit,omitempty"`
 	PolicyForward *string                                     `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
 	PolicyIn      *string                                     `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
 	PolicyOut     *string                                     `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
@@ -114,9 +114,9 @@ func (c *Client) UpdatePVERemoteFirewallOptions(ctx context.Context, p UpdatePVE
 	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/firewall/options", &p, nil)
 }
 
-// A UpdatePVERemoteFirewallOptionsLogRatelimit is a text of keys and values, such as the value of
+// A UpdatePVERemoteFirewallOptionsLogRateLimit is a text of keys and values, such as the value of
 // log_ratelimit. It keeps the text it was read from.
-type UpdatePVERemoteFirewallOptionsLogRatelimit struct {
+type UpdatePVERemoteFirewallOptionsLogRateLimit struct {
 	Enable bool    `json:"enable" px:"default"` // Default true.
 	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
 	Rate   *string `json:"rate,omitempty"`      // Default 1/second.
@@ -126,26 +126,26 @@ type UpdatePVERemoteFirewallOptionsLogRatelimit struct {
 	raw string
 }
 
-// ParseUpdatePVERemoteFirewallOptionsLogRatelimit reads the text of a UpdatePVERemoteFirewallOptionsLogRatelimit.
-func ParseUpdatePVERemoteFirewallOptionsLogRatelimit(text string) (UpdatePVERemoteFirewallOptionsLogRatelimit, error) {
-	var v UpdatePVERemoteFirewallOptionsLogRatelimit
+// ParseUpdatePVERemoteFirewallOptionsLogRateLimit reads the text of a UpdatePVERemoteFirewallOptionsLogRateLimit.
+func ParseUpdatePVERemoteFirewallOptionsLogRateLimit(text string) (UpdatePVERemoteFirewallOptionsLogRateLimit, error) {
+	var v UpdatePVERemoteFirewallOptionsLogRateLimit
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v UpdatePVERemoteFirewallOptionsLogRatelimit) String() string {
+func (v UpdatePVERemoteFirewallOptionsLogRateLimit) String() string {
 	return wire.FormatProps(v, v.raw)
 }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v UpdatePVERemoteFirewallOptionsLogRatelimit) MarshalText() ([]byte, error) {
+func (v UpdatePVERemoteFirewallOptionsLogRateLimit) MarshalText() ([]byte, error) {
 	return wire.MarshalProps(v, v.raw)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdatePVERemoteFirewallOptionsLogRatelimit) UnmarshalText(text []byte) error {
-	*v = UpdatePVERemoteFirewallOptionsLogRatelimit{raw: string(text)}
+func (v *UpdatePVERemoteFirewallOptionsLogRateLimit) UnmarshalText(text []byte) error {
+	*v = UpdatePVERemoteFirewallOptionsLogRateLimit{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -175,8 +175,8 @@ type PVERemoteFirewallRuleListItem struct {
 	Dport     *string `json:"dport,omitempty"`
 	Enable    *int64  `json:"enable,omitempty"`
 	ICMPType  *string `json:"icmp-type,omitempty"`
-	IFace     *string `json:"iface,omitempty"`
-	Ipversion *int64  `json:"ipversion,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
 	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	Macro     *string `json:"macro,omitempty"`
 	Proto     *string `json:"proto,omitempty"`

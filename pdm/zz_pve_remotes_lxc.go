@@ -36,8 +36,8 @@ type PVEContainerListItem struct {
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
 	Disk               *int64   `json:"disk,omitempty"` // At least 0.
+	DiskRead           *int64   `json:"diskread,omitempty"`
 	DiskWrite          *int64   `json:"diskwrite,omitempty"`
-	Diskread           *int64   `json:"diskread,omitempty"`
 	Lock               *string  `json:"lock,omitempty"`
 	MaxDisk            *int64   `json:"maxdisk,omitempty"`
 	MaxMem             *int64   `json:"maxmem,omitempty"`
@@ -46,11 +46,11 @@ type PVEContainerListItem struct {
 	Name               *string  `json:"name,omitempty"`
 	NetIn              *int64   `json:"netin,omitempty"`
 	NetOut             *int64   `json:"netout,omitempty"`
-	Pressurecpusome    *float64 `json:"pressurecpusome,omitempty"`
-	Pressureiofull     *float64 `json:"pressureiofull,omitempty"`
-	Pressureiosome     *float64 `json:"pressureiosome,omitempty"`
-	Pressurememoryfull *float64 `json:"pressurememoryfull,omitempty"`
-	Pressurememorysome *float64 `json:"pressurememorysome,omitempty"`
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
 	Tags               *string  `json:"tags,omitempty"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`
@@ -75,7 +75,7 @@ func (c *Client) GetPVEContainerIndex(ctx context.Context, p GetPVEContainerInde
 
 // PVEContainerIndex is an element of the result of [Client.GetPVEContainerIndex].
 type PVEContainerIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVEContainerConfigParams are the parameters of [Client.GetPVEContainerConfig].
@@ -121,14 +121,14 @@ type PVEContainerConfig struct {
 	Lock         *string                          `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]PVEContainerConfigMP     `json:"mp[n],omitempty"`  // mp0 to mp255.
 	Memory       *int64                           `json:"memory,omitempty"` // At least 16. Default 512.
-	NameServer   *string                          `json:"nameserver,omitempty"`
+	Nameserver   *string                          `json:"nameserver,omitempty"`
 	Net          map[int]PVEContainerConfigNet    `json:"net[n],omitempty"`     // net0 to net31.
 	OSType       *string                          `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                            `json:"onboot,omitempty"`     // Default false.
 	Protection   *bool                            `json:"protection,omitempty"` // Default false.
 	RootFS       *PVEContainerConfigRootFS        `json:"rootfs,omitempty"`
 	SearchDomain *string                          `json:"searchdomain,omitempty"`
-	StartUp      *PVEContainerConfigStartUp       `json:"startup,omitempty"`
+	Startup      *PVEContainerConfigStartup       `json:"startup,omitempty"`
 	Swap         *int64                           `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                           `json:"tty,omitempty"`  // 0 to 6. Default 2.
 	Tags         *string                          `json:"tags,omitempty"`
@@ -213,8 +213,8 @@ type PVEContainerConfigMP struct {
 	ACL          *bool   `json:"acl,omitempty"`    // Default false.
 	Backup       *bool   `json:"backup,omitempty"` // Default false.
 	IDMap        *string `json:"idmap,omitempty"`
-	Keepattrs    *bool   `json:"keepattrs,omitempty"` // Default false.
-	Mountoptions *string `json:"mountoptions,omitempty"`
+	KeepAttrs    *bool   `json:"keepattrs,omitempty"` // Default false.
+	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`     // Default false.
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
 	Ro           *bool   `json:"ro,omitempty"`        // Default false.
@@ -253,8 +253,8 @@ type PVEContainerConfigNet struct {
 	Firewall    *bool    `json:"firewall,omitempty"` // Default false.
 	Gw          *string  `json:"gw,omitempty"`
 	Gw6         *string  `json:"gw6,omitempty"`
+	HWAddr      *string  `json:"hwaddr,omitempty"`
 	HostManaged *bool    `json:"host-managed,omitempty"` // Default false.
-	Hwaddr      *string  `json:"hwaddr,omitempty"`
 	IP          *string  `json:"ip,omitempty"`
 	IP6         *string  `json:"ip6,omitempty"`
 	LinkDown    *bool    `json:"link_down,omitempty"` // Default false.
@@ -294,7 +294,7 @@ type PVEContainerConfigRootFS struct {
 	Volume       string  `json:"volume" px:"default"`
 	ACL          *bool   `json:"acl,omitempty"` // Default false.
 	IDMap        *string `json:"idmap,omitempty"`
-	Mountoptions *string `json:"mountoptions,omitempty"`
+	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`     // Default false.
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
 	Ro           *bool   `json:"ro,omitempty"`        // Default false.
@@ -325,9 +325,9 @@ func (v *PVEContainerConfigRootFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigStartUp is a text of keys and values, such as the value of startup. It keeps the
+// A PVEContainerConfigStartup is a text of keys and values, such as the value of startup. It keeps the
 // text it was read from.
-type PVEContainerConfigStartUp struct {
+type PVEContainerConfigStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
 	Up    *int64 `json:"up,omitempty"`
@@ -337,22 +337,22 @@ type PVEContainerConfigStartUp struct {
 	raw string
 }
 
-// ParsePVEContainerConfigStartUp reads the text of a PVEContainerConfigStartUp.
-func ParsePVEContainerConfigStartUp(text string) (PVEContainerConfigStartUp, error) {
-	var v PVEContainerConfigStartUp
+// ParsePVEContainerConfigStartup reads the text of a PVEContainerConfigStartup.
+func ParsePVEContainerConfigStartup(text string) (PVEContainerConfigStartup, error) {
+	var v PVEContainerConfigStartup
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVEContainerConfigStartUp) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEContainerConfigStartup) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEContainerConfigStartUp) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEContainerConfigStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEContainerConfigStartUp) UnmarshalText(text []byte) error {
-	*v = PVEContainerConfigStartUp{raw: string(text)}
+func (v *PVEContainerConfigStartup) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigStartup{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -404,7 +404,7 @@ func (c *Client) GetPVEContainerFirewallIndex(ctx context.Context, p GetPVEConta
 
 // PVEContainerFirewallIndex is an element of the result of [Client.GetPVEContainerFirewallIndex].
 type PVEContainerFirewallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVEContainerFirewallOptionsParams are the parameters of [Client.GetPVEContainerFirewallOptions].
@@ -498,8 +498,8 @@ type PVEContainerFirewallRuleListItem struct {
 	Dport     *string `json:"dport,omitempty"`
 	Enable    *int64  `json:"enable,omitempty"`
 	ICMPType  *string `json:"icmp-type,omitempty"`
-	IFace     *string `json:"iface,omitempty"`
-	Ipversion *int64  `json:"ipversion,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
 	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	Macro     *string `json:"macro,omitempty"`
 	Proto     *string `json:"proto,omitempty"`
@@ -583,7 +583,7 @@ type ListPVEContainerRRDDataParams struct {
 	Remote    string `json:"remote"`    // 2 to 32 characters.
 	VMID      int64  `json:"vmid"`      // At least 1.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPVEContainerRRDData calls GET /pve/remotes/{remote}/lxc/{vmid}/rrddata.
@@ -782,8 +782,8 @@ type PVEContainerStatus struct {
 	CPU                *float64        `json:"cpu,omitempty"`
 	CPUs               *float64        `json:"cpus,omitempty"`
 	Disk               *int64          `json:"disk,omitempty"` // At least 0.
+	DiskRead           *int64          `json:"diskread,omitempty"`
 	DiskWrite          *int64          `json:"diskwrite,omitempty"`
-	Diskread           *int64          `json:"diskread,omitempty"`
 	Lock               *string         `json:"lock,omitempty"`
 	MaxDisk            *int64          `json:"maxdisk,omitempty"`
 	MaxMem             *int64          `json:"maxmem,omitempty"`
@@ -792,11 +792,11 @@ type PVEContainerStatus struct {
 	Name               *string         `json:"name,omitempty"`
 	NetIn              *int64          `json:"netin,omitempty"`
 	NetOut             *int64          `json:"netout,omitempty"`
-	Pressurecpusome    *float64        `json:"pressurecpusome,omitempty"`
-	Pressureiofull     *float64        `json:"pressureiofull,omitempty"`
-	Pressureiosome     *float64        `json:"pressureiosome,omitempty"`
-	Pressurememoryfull *float64        `json:"pressurememoryfull,omitempty"`
-	Pressurememorysome *float64        `json:"pressurememorysome,omitempty"`
+	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"`
 	Tags               *string         `json:"tags,omitempty"`
 	Template           *bool           `json:"template,omitempty"` // Default false.
 	Uptime             *int64          `json:"uptime,omitempty"`

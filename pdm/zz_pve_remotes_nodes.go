@@ -58,7 +58,7 @@ func (c *Client) GetPVENodeIndex(ctx context.Context, p GetPVENodeIndexParams) (
 
 // PVENodeIndex is an element of the result of [Client.GetPVENodeIndex].
 type PVENodeIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeAPTIndexParams are the parameters of [Client.GetPVENodeAPTIndex].
@@ -80,7 +80,7 @@ func (c *Client) GetPVENodeAPTIndex(ctx context.Context, p GetPVENodeAPTIndexPar
 
 // PVENodeAPTIndex is an element of the result of [Client.GetPVENodeAPTIndex].
 type PVENodeAPTIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeAPTChangelogParams are the parameters of [Client.GetPVENodeAPTChangelog].
@@ -205,7 +205,7 @@ func (c *Client) GetPVENodeFirewallIndex(ctx context.Context, p GetPVENodeFirewa
 
 // PVENodeFirewallIndex is an element of the result of [Client.GetPVENodeFirewallIndex].
 type PVENodeFirewallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeFirewallOptionsParams are the parameters of [Client.GetPVENodeFirewallOptions].
@@ -234,22 +234,22 @@ type PVENodeFirewallOptions struct {
 	LogLevelForward                  *string  `json:"log_level_forward,omitempty"`
 	LogLevelIn                       *string  `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	LogLevelOut                      *string  `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	LogNfConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
-	Ndp                              *bool    `json:"ndp,omitempty"`                        // Default true.
-	NfConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
-	NfConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
-	NfConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
-	NfConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
-	NfConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
-	Nftables                         *bool    `json:"nftables,omitempty"`                             // Default false.
-	Nosmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
-	ProtectionSynflood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
-	ProtectionSynfloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
-	ProtectionSynfloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
+	LogNFConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
+	NFConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool    `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool    `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
+	ProtectionSynFlood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
+	ProtectionSynFloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
+	ProtectionSynFloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
 	SmurfLogLevel                    *string  `json:"smurf_log_level,omitempty"`                      // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlags                         *bool    `json:"tcpflags,omitempty"`                             // Default false.
 	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	TCPFlagsLogLevel *string `json:"tcp_flags_log_level,omitempty"`
-	Tcpflags         *bool   `json:"tcpflags,omitempty"` // Default false.
 }
 
 // UpdatePVENodeFirewallOptionsParams are the parameters of [Client.UpdatePVENodeFirewallOptions].
@@ -263,22 +263,22 @@ type UpdatePVENodeFirewallOptionsParams struct {
 	LogLevelForward                  *string  `json:"log_level_forward,omitempty"`
 	LogLevelIn                       *string  `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	LogLevelOut                      *string  `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	LogNfConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
-	Ndp                              *bool    `json:"ndp,omitempty"`                        // Default true.
-	NfConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
-	NfConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
-	NfConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
-	NfConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
-	NfConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
-	Nftables                         *bool    `json:"nftables,omitempty"`                             // Default false.
-	Nosmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
-	ProtectionSynflood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
-	ProtectionSynfloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
-	ProtectionSynfloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
+	LogNFConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
+	NFConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool    `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool    `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
+	ProtectionSynFlood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
+	ProtectionSynFloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
+	ProtectionSynFloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
 	SmurfLogLevel                    *string  `json:"smurf_log_level,omitempty"`                      // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlags                         *bool    `json:"tcpflags,omitempty"`                             // Default false.
 	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	TCPFlagsLogLevel *string `json:"tcp_flags_log_level,omitempty"`
-	Tcpflags         *bool   `json:"tcpflags,omitempty"` // Default false.
 }
 
 // UpdatePVENodeFirewallOptions calls PUT /pve/remotes/{remote}/nodes/{node}/firewall/options.
@@ -317,8 +317,8 @@ type PVENodeFirewallRuleListItem struct {
 	Dport     *string `json:"dport,omitempty"`
 	Enable    *int64  `json:"enable,omitempty"`
 	ICMPType  *string `json:"icmp-type,omitempty"`
-	IFace     *string `json:"iface,omitempty"`
-	Ipversion *int64  `json:"ipversion,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
 	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	Macro     *string `json:"macro,omitempty"`
 	Proto     *string `json:"proto,omitempty"`
@@ -396,19 +396,19 @@ func (c *Client) ListPVENodeNetworks(ctx context.Context, p ListPVENodeNetworksP
 
 // PVENodeNetworkListItem is an element of the result of [Client.ListPVENodeNetworks].
 type PVENodeNetworkListItem struct {
-	IFace     string  `json:"iface"`            // 2 to 20 characters.
+	Iface     string  `json:"iface"`            // 2 to 20 characters.
 	Type      string  `json:"type"`             // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
 	Active    *bool   `json:"active,omitempty"` // Default false.
 	Address   *string `json:"address,omitempty"`
 	Address6  *string `json:"address6,omitempty"`
-	AutoStart *bool   `json:"autostart,omitempty"` // Default false.
+	Autostart *bool   `json:"autostart,omitempty"` // Default false.
 	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
 	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
 	BondMode             *string  `json:"bond_mode,omitempty"`
 	BondPrimary          *string  `json:"bond-primary,omitempty"`
-	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
+	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"`  // One of layer2, layer2+3, layer3+4.
+	BridgeARPNDSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"` // Default false.
 	BridgeAccess         *int64   `json:"bridge-access,omitempty"`
-	BridgeArpNdSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"` // Default false.
 	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`        // Default false.
 	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"` // Default false.
 	BridgePorts          *string  `json:"bridge_ports,omitempty"`
@@ -427,8 +427,8 @@ type PVENodeNetworkListItem struct {
 	MTU                  *int64   `json:"mtu,omitempty"`     // 1280 to 65520.
 	Method               *string  `json:"method,omitempty"`  // One of loopback, dhcp, manual, static, auto.
 	Method6              *string  `json:"method6,omitempty"` // One of loopback, dhcp, manual, static, auto.
-	NetMask              *string  `json:"netmask,omitempty"`
-	NetMask6             *int64   `json:"netmask6,omitempty"` // 0 to 128.
+	Netmask              *string  `json:"netmask,omitempty"`
+	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128.
 	OVSBonds             *string  `json:"ovs_bonds,omitempty"`
 	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
@@ -443,9 +443,9 @@ type PVENodeNetworkListItem struct {
 	VLANProtocol         *string  `json:"vlan-protocol,omitempty"` // One of 802.1ad, 802.1q.
 	VLANRawDevice        *string  `json:"vlan-raw-device,omitempty"`
 	VXLANID              *int64   `json:"vxlan-id,omitempty"`
-	VXLANLocalTunnelip   *string  `json:"vxlan-local-tunnelip,omitempty"`
-	VXLANPhysdev         *string  `json:"vxlan-physdev,omitempty"`
-	VXLANSvcnodeip       *string  `json:"vxlan-svcnodeip,omitempty"`
+	VXLANLocalTunnelIP   *string  `json:"vxlan-local-tunnelip,omitempty"`
+	VXLANPhysDev         *string  `json:"vxlan-physdev,omitempty"`
+	VXLANSvcNodeIP       *string  `json:"vxlan-svcnodeip,omitempty"`
 }
 
 // ListPVENodeRRDDataParams are the parameters of [Client.ListPVENodeRRDData].
@@ -453,7 +453,7 @@ type ListPVENodeRRDDataParams struct {
 	Remote    string `json:"remote"` // 2 to 32 characters.
 	Node      string `json:"node"`
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPVENodeRRDData calls GET /pve/remotes/{remote}/nodes/{node}/rrddata.
@@ -506,7 +506,7 @@ func (c *Client) GetPVENodeSDNIndex(ctx context.Context, p GetPVENodeSDNIndexPar
 
 // PVENodeSDNIndex is an element of the result of [Client.GetPVENodeSDNIndex].
 type PVENodeSDNIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNVNetIndexParams are the parameters of [Client.GetPVENodeSDNVNetIndex].
@@ -529,7 +529,7 @@ func (c *Client) GetPVENodeSDNVNetIndex(ctx context.Context, p GetPVENodeSDNVNet
 
 // PVENodeSDNVNetIndex is an element of the result of [Client.GetPVENodeSDNVNetIndex].
 type PVENodeSDNVNetIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNVNetMACVRFParams are the parameters of [Client.GetPVENodeSDNVNetMACVRF].
@@ -556,7 +556,7 @@ func (c *Client) GetPVENodeSDNVNetMACVRF(ctx context.Context, p GetPVENodeSDNVNe
 type PVENodeSDNVNetMACVRF struct {
 	IP      string `json:"ip"`
 	MAC     string `json:"mac"`
-	Nexthop string `json:"nexthop"`
+	NextHop string `json:"nexthop"`
 }
 
 // GetPVENodeSDNZoneIndexParams are the parameters of [Client.GetPVENodeSDNZoneIndex].
@@ -579,7 +579,7 @@ func (c *Client) GetPVENodeSDNZoneIndex(ctx context.Context, p GetPVENodeSDNZone
 
 // PVENodeSDNZoneIndex is an element of the result of [Client.GetPVENodeSDNZoneIndex].
 type PVENodeSDNZoneIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNZoneIPVRFParams are the parameters of [Client.GetPVENodeSDNZoneIPVRF].
@@ -606,7 +606,7 @@ func (c *Client) GetPVENodeSDNZoneIPVRF(ctx context.Context, p GetPVENodeSDNZone
 type PVENodeSDNZoneIPVRF struct {
 	IP       string   `json:"ip"`
 	Metric   int64    `json:"metric"`
-	Nexthops []string `json:"nexthops"`
+	NextHops []string `json:"nexthops"`
 	Protocol string   `json:"protocol"`
 }
 
@@ -661,7 +661,7 @@ type PVENodeStatusCPUInfo struct {
 type PVENodeStatusCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
@@ -745,7 +745,7 @@ func (c *Client) GetPVENodeStorageIndex(ctx context.Context, p GetPVENodeStorage
 
 // PVENodeStorageIndex is an element of the result of [Client.GetPVENodeStorageIndex].
 type PVENodeStorageIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListPVENodeStorageRRDDataParams are the parameters of [Client.ListPVENodeStorageRRDData].
@@ -754,7 +754,7 @@ type ListPVENodeStorageRRDDataParams struct {
 	Node      string `json:"node"`
 	Storage   string `json:"storage"`
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPVENodeStorageRRDData calls GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}/rrddata.
@@ -858,7 +858,7 @@ type PVENodeSubscriptionCPUInfo struct {
 type PVENodeSubscriptionCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 

@@ -35,8 +35,8 @@ type PVEVMListItem struct {
 	VMID               int64    `json:"vmid"`   // 100 to 999999999.
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
+	DiskRead           *int64   `json:"diskread,omitempty"`
 	DiskWrite          *int64   `json:"diskwrite,omitempty"`
-	Diskread           *int64   `json:"diskread,omitempty"`
 	Lock               *string  `json:"lock,omitempty"`
 	MaxDisk            *int64   `json:"maxdisk,omitempty"`
 	MaxMem             *int64   `json:"maxmem,omitempty"`
@@ -46,12 +46,12 @@ type PVEVMListItem struct {
 	NetIn              *int64   `json:"netin,omitempty"`
 	NetOut             *int64   `json:"netout,omitempty"`
 	PID                *int64   `json:"pid,omitempty"`
-	Pressurecpufull    *float64 `json:"pressurecpufull,omitempty"`
-	Pressurecpusome    *float64 `json:"pressurecpusome,omitempty"`
-	Pressureiofull     *float64 `json:"pressureiofull,omitempty"`
-	Pressureiosome     *float64 `json:"pressureiosome,omitempty"`
-	Pressurememoryfull *float64 `json:"pressurememoryfull,omitempty"`
-	Pressurememorysome *float64 `json:"pressurememorysome,omitempty"`
+	PressureCPUFull    *float64 `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
 	QMPStatus          *string  `json:"qmpstatus,omitempty"`
 	RunningMachine     *string  `json:"running-machine,omitempty"`
 	RunningQEMU        *string  `json:"running-qemu,omitempty"`
@@ -80,7 +80,7 @@ func (c *Client) GetPVEVMIndex(ctx context.Context, p GetPVEVMIndexParams) ([]PV
 
 // PVEVMIndex is an element of the result of [Client.GetPVEVMIndex].
 type PVEVMIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVEVMConfigParams are the parameters of [Client.GetPVEVMConfig].
@@ -111,12 +111,12 @@ type PVEVMConfig struct {
 	ACPI          *bool                       `json:"acpi,omitempty"` // Default true.
 	Affinity      *string                     `json:"affinity,omitempty"`
 	Agent         *PVEVMConfigAgent           `json:"agent,omitempty"`
-	AllowKsm      *bool                       `json:"allow-ksm,omitempty"` // Default true.
+	AllowKSM      *bool                       `json:"allow-ksm,omitempty"` // Default true.
 	AmdSEV        *PVEVMConfigAmdSEV          `json:"amd-sev,omitempty"`
 	Arch          *string                     `json:"arch,omitempty"` // One of x86_64, aarch64. Default x86_64.
 	Args          *string                     `json:"args,omitempty"`
 	Audio0        *PVEVMConfigAudio0          `json:"audio0,omitempty"`
-	AutoStart     *bool                       `json:"autostart,omitempty"` // Default false.
+	Autostart     *bool                       `json:"autostart,omitempty"` // Default false.
 	BIOS          *string                     `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
 	Balloon       *int64                      `json:"balloon,omitempty"`   // At least 0.
 	Boot          *PVEVMConfigBoot            `json:"boot,omitempty"`
@@ -132,18 +132,18 @@ type PVEVMConfig struct {
 	CPUUnits      *int64                      `json:"cpuunits,omitempty"`    // 1 to 262144. Default 1024.
 	Cores         *int64                      `json:"cores,omitempty"`       // At least 1. Default 1.
 	Description   *string                     `json:"description,omitempty"` // At most 8192 characters.
-	Efidisk0      *PVEVMConfigEfidisk0        `json:"efidisk0,omitempty"`
+	EFIDisk0      *PVEVMConfigEFIDisk0        `json:"efidisk0,omitempty"`
 	Freeze        *bool                       `json:"freeze,omitempty"` // Default false.
 	Hookscript    *string                     `json:"hookscript,omitempty"`
 	HostPCI       map[int]PVEVMConfigHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
-	HotPlug       *string                     `json:"hotplug,omitempty"`     // Default network,disk,usb.
-	HugePages     *string                     `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	Hotplug       *string                     `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages     *string                     `json:"hugepages,omitempty"`   // One of any, 2, 1024.
 	IDE           map[int]PVEVMConfigIDE      `json:"ide[n],omitempty"`      // ide0 to ide3.
 	IPConfig      map[int]PVEVMConfigIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem       *PVEVMConfigIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *PVEVMConfigIntelTDX        `json:"intel-tdx,omitempty"`
 	KVM           *bool                       `json:"kvm,omitempty"`           // Default true.
-	Keephugepages *bool                       `json:"keephugepages,omitempty"` // Default false.
+	KeepHugepages *bool                       `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
 	Keyboard        *string                      `json:"keyboard,omitempty"`
@@ -157,7 +157,7 @@ type PVEVMConfig struct {
 	NUMA            *bool                        `json:"numa,omitempty"`             // Default false.
 	NUMAArray       map[int]PVEVMConfigNUMAArray `json:"numa_array[n],omitempty"`    // numa_array0 to numa_array7.
 	Name            *string                      `json:"name,omitempty"`
-	NameServer      *string                      `json:"nameserver,omitempty"`
+	Nameserver      *string                      `json:"nameserver,omitempty"`
 	Net             map[int]PVEVMConfigNet       `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -168,9 +168,9 @@ type PVEVMConfig struct {
 	Protection         *bool                         `json:"protection,omitempty"`  // Default false.
 	RNG0               *PVEVMConfigRNG0              `json:"rng0,omitempty"`
 	Reboot             *bool                         `json:"reboot,omitempty"` // Default true.
+	RunningCPU         *string                       `json:"runningcpu,omitempty"`
 	RunningMachine     *PVEVMConfigRunningMachine    `json:"runningmachine,omitempty"`
 	RunningNetsHostMTU *string                       `json:"running-nets-host-mtu,omitempty"`
-	Runningcpu         *string                       `json:"runningcpu,omitempty"`
 	SATA               map[int]PVEVMConfigSATA       `json:"sata[n],omitempty"` // sata0 to sata5.
 	SCSI               map[int]PVEVMConfigSCSI       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW             *string                       `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
@@ -184,20 +184,20 @@ type PVEVMConfig struct {
 	SnapTime           *int64                        `json:"snaptime,omitempty"`  // At least 0.
 	Sockets            *int64                        `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate          *string                       `json:"startdate,omitempty"` // Default now.
-	StartUp            *PVEVMConfigStartUp           `json:"startup,omitempty"`
+	Startup            *PVEVMConfigStartup           `json:"startup,omitempty"`
+	TPMState0          *PVEVMConfigTPMState0         `json:"tpmstate0,omitempty"`
 	Tablet             *bool                         `json:"tablet,omitempty"` // Default true.
 	Tags               *string                       `json:"tags,omitempty"`
-	Tdf                *bool                         `json:"tdf,omitempty"`      // Default false.
-	Template           *bool                         `json:"template,omitempty"` // Default false.
-	Tpmstate0          *PVEVMConfigTpmstate0         `json:"tpmstate0,omitempty"`
+	Tdf                *bool                         `json:"tdf,omitempty"`       // Default false.
+	Template           *bool                         `json:"template,omitempty"`  // Default false.
 	USB                map[int]PVEVMConfigUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
 	Unused             map[int]PVEVMConfigUnused     `json:"unused[n],omitempty"` // unused0 to unused255.
 	VCPUs              *int64                        `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA                *PVEVMConfigVGA               `json:"vga,omitempty"`
-	VIRTIO             map[int]PVEVMConfigVIRTIO     `json:"virtio[n],omitempty"` // virtio0 to virtio15.
 	VMGenID            *string                       `json:"vmgenid,omitempty"`
 	VMState            *string                       `json:"vmstate,omitempty"`
 	VMStateStorage     *string                       `json:"vmstatestorage,omitempty"`
+	VirtIO             map[int]PVEVMConfigVirtIO     `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
 	VirtIOFS           map[int]PVEVMConfigVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog           *PVEVMConfigWatchdog          `json:"watchdog,omitempty"`
 }
@@ -238,7 +238,7 @@ func (v *PVEVMConfigAgent) UnmarshalText(text []byte) error {
 // was read from.
 type PVEVMConfigAmdSEV struct {
 	Type         string `json:"type" px:"default"`        // One of std, es, snp.
-	AllowSmt     *bool  `json:"allow-smt,omitempty"`      // Default true.
+	AllowSMT     *bool  `json:"allow-smt,omitempty"`      // Default true.
 	KernelHashes *bool  `json:"kernel-hashes,omitempty"`  // Default false.
 	NoDebug      *bool  `json:"no-debug,omitempty"`       // Default false.
 	NoKeySharing *bool  `json:"no-key-sharing,omitempty"` // Default false.
@@ -360,15 +360,15 @@ type PVEVMConfigCDROM struct {
 	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
 	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
 	Model           *string  `json:"model,omitempty"`     // At most 120 characters.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"`    // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
+	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
 	WWN             *string  `json:"wwn,omitempty"`
-	Werror          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -482,11 +482,11 @@ func (v *PVEVMConfigCPU) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigEfidisk0 is a text of keys and values, such as the value of efidisk0. It keeps the text
+// A PVEVMConfigEFIDisk0 is a text of keys and values, such as the value of efidisk0. It keeps the text
 // it was read from.
-type PVEVMConfigEfidisk0 struct {
+type PVEVMConfigEFIDisk0 struct {
 	File            string  `json:"file" px:"default"`
-	Efitype         *string `json:"efitype,omitempty"`           // One of 2m, 4m. Default 2m.
+	EFIType         *string `json:"efitype,omitempty"`           // One of 2m, 4m. Default 2m.
 	Format          *string `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
 	MsCert          *string `json:"ms-cert,omitempty"`           // One of 2011, 2023, 2023w, 2023k. Default 2011.
 	PreEnrolledKeys *bool   `json:"pre-enrolled-keys,omitempty"` // Default false.
@@ -497,22 +497,22 @@ type PVEVMConfigEfidisk0 struct {
 	raw string
 }
 
-// ParsePVEVMConfigEfidisk0 reads the text of a PVEVMConfigEfidisk0.
-func ParsePVEVMConfigEfidisk0(text string) (PVEVMConfigEfidisk0, error) {
-	var v PVEVMConfigEfidisk0
+// ParsePVEVMConfigEFIDisk0 reads the text of a PVEVMConfigEFIDisk0.
+func ParsePVEVMConfigEFIDisk0(text string) (PVEVMConfigEFIDisk0, error) {
+	var v PVEVMConfigEFIDisk0
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVEVMConfigEfidisk0) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEVMConfigEFIDisk0) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigEfidisk0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEVMConfigEFIDisk0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigEfidisk0) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigEfidisk0{raw: string(text)}
+func (v *PVEVMConfigEFIDisk0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigEFIDisk0{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -522,12 +522,12 @@ type PVEVMConfigHostPCI struct {
 	DeviceID    *string `json:"device-id,omitempty"`
 	Driver      *string `json:"driver,omitempty"` // One of vfio, keep. Default vfio.
 	Host        *string `json:"host,omitempty" px:"default"`
-	LegacyIgd   *bool   `json:"legacy-igd,omitempty"` // Default false.
+	LegacyIGD   *bool   `json:"legacy-igd,omitempty"` // Default false.
 	MDev        *string `json:"mdev,omitempty"`
 	Mapping     *string `json:"mapping,omitempty"`
 	Pcie        *bool   `json:"pcie,omitempty"`   // Default false.
-	Rombar      *bool   `json:"rombar,omitempty"` // Default true.
-	Romfile     *string `json:"romfile,omitempty"`
+	ROMBar      *bool   `json:"rombar,omitempty"` // Default true.
+	ROMFile     *string `json:"romfile,omitempty"`
 	SubDeviceID *string `json:"sub-device-id,omitempty"`
 	SubVendorID *string `json:"sub-vendor-id,omitempty"`
 	VendorID    *string `json:"vendor-id,omitempty"`
@@ -590,15 +590,15 @@ type PVEVMConfigIDE struct {
 	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
 	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
 	Model           *string  `json:"model,omitempty"`     // At most 120 characters.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"`    // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
+	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
 	WWN             *string  `json:"wwn,omitempty"`
-	Werror          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -691,8 +691,8 @@ func (v *PVEVMConfigIVShMem) UnmarshalText(text []byte) error {
 type PVEVMConfigIntelTDX struct {
 	Attestation bool   `json:"attestation"`          // Default true.
 	Type        string `json:"type" px:"default"`    // Always tdx.
-	VsockCid    *int64 `json:"vsock-cid,omitempty"`  // At least 2. Default 2.
-	VsockPort   *int64 `json:"vsock-port,omitempty"` // At least 0. Default 4050.
+	VSockCID    *int64 `json:"vsock-cid,omitempty"`  // At least 2. Default 2.
+	VSockPort   *int64 `json:"vsock-port,omitempty"` // At least 0. Default 4050.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -725,7 +725,7 @@ type PVEVMConfigMachine struct {
 	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
 	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
 	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
-	Viommu   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
+	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -814,7 +814,7 @@ func (v *PVEVMConfigMeta) UnmarshalText(text []byte) error {
 // text it was read from.
 type PVEVMConfigNUMAArray struct {
 	CPUs      string   `json:"cpus"`
-	Hostnodes *string  `json:"hostnodes,omitempty"`
+	HostNodes *string  `json:"hostnodes,omitempty"`
 	Memory    *float64 `json:"memory,omitempty"`
 	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
 
@@ -920,7 +920,7 @@ type PVEVMConfigRunningMachine struct {
 	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
 	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
 	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
-	Viommu   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
+	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -978,15 +978,15 @@ type PVEVMConfigSATA struct {
 	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
 	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
 	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"`    // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
+	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
 	WWN             *string  `json:"wwn,omitempty"`
-	Werror          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -1047,18 +1047,18 @@ type PVEVMConfigSCSI struct {
 	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
 	Product         *string  `json:"product,omitempty"`
 	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Ro              *bool    `json:"ro,omitempty"`        // Default false.
+	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
-	Scsiblock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"`    // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
 	Vendor          *string  `json:"vendor,omitempty"`
+	WError          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 	WWN             *string  `json:"wwn,omitempty"`
-	Werror          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -1123,8 +1123,8 @@ func (v *PVEVMConfigSMBIOS1) UnmarshalText(text []byte) error {
 // A PVEVMConfigSPICEEnhancements is a text of keys and values, such as the value of
 // spice_enhancements. It keeps the text it was read from.
 type PVEVMConfigSPICEEnhancements struct {
-	Foldersharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
-	Videostreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
+	FolderSharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
+	VideoStreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -1152,9 +1152,9 @@ func (v *PVEVMConfigSPICEEnhancements) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigStartUp is a text of keys and values, such as the value of startup. It keeps the text
+// A PVEVMConfigStartup is a text of keys and values, such as the value of startup. It keeps the text
 // it was read from.
-type PVEVMConfigStartUp struct {
+type PVEVMConfigStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
 	Up    *int64 `json:"up,omitempty"`
@@ -1164,28 +1164,28 @@ type PVEVMConfigStartUp struct {
 	raw string
 }
 
-// ParsePVEVMConfigStartUp reads the text of a PVEVMConfigStartUp.
-func ParsePVEVMConfigStartUp(text string) (PVEVMConfigStartUp, error) {
-	var v PVEVMConfigStartUp
+// ParsePVEVMConfigStartup reads the text of a PVEVMConfigStartup.
+func ParsePVEVMConfigStartup(text string) (PVEVMConfigStartup, error) {
+	var v PVEVMConfigStartup
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVEVMConfigStartUp) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEVMConfigStartup) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigStartUp) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEVMConfigStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigStartUp) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigStartUp{raw: string(text)}
+func (v *PVEVMConfigStartup) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigStartup{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigTpmstate0 is a text of keys and values, such as the value of tpmstate0. It keeps the
+// A PVEVMConfigTPMState0 is a text of keys and values, such as the value of tpmstate0. It keeps the
 // text it was read from.
-type PVEVMConfigTpmstate0 struct {
+type PVEVMConfigTPMState0 struct {
 	File    string  `json:"file" px:"default"`
 	Format  *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
 	Size    *string `json:"size,omitempty"`
@@ -1196,22 +1196,22 @@ type PVEVMConfigTpmstate0 struct {
 	raw string
 }
 
-// ParsePVEVMConfigTpmstate0 reads the text of a PVEVMConfigTpmstate0.
-func ParsePVEVMConfigTpmstate0(text string) (PVEVMConfigTpmstate0, error) {
-	var v PVEVMConfigTpmstate0
+// ParsePVEVMConfigTPMState0 reads the text of a PVEVMConfigTPMState0.
+func ParsePVEVMConfigTPMState0(text string) (PVEVMConfigTPMState0, error) {
+	var v PVEVMConfigTPMState0
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVEVMConfigTpmstate0) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEVMConfigTPMState0) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigTpmstate0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEVMConfigTPMState0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigTpmstate0) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigTpmstate0{raw: string(text)}
+func (v *PVEVMConfigTPMState0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigTPMState0{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -1308,9 +1308,9 @@ func (v *PVEVMConfigVGA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigVIRTIO is a text of keys and values, such as the value of virtio. It keeps the text it
+// A PVEVMConfigVirtIO is a text of keys and values, such as the value of virtio. It keeps the text it
 // was read from.
-type PVEVMConfigVIRTIO struct {
+type PVEVMConfigVirtIO struct {
 	File            string   `json:"file" px:"default"`
 	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
 	Backup          *bool    `json:"backup,omitempty"` // Default false.
@@ -1341,36 +1341,36 @@ type PVEVMConfigVIRTIO struct {
 	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
 	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
 	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Ro              *bool    `json:"ro,omitempty"`        // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"`    // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	Werror          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
+	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
 	raw string
 }
 
-// ParsePVEVMConfigVIRTIO reads the text of a PVEVMConfigVIRTIO.
-func ParsePVEVMConfigVIRTIO(text string) (PVEVMConfigVIRTIO, error) {
-	var v PVEVMConfigVIRTIO
+// ParsePVEVMConfigVirtIO reads the text of a PVEVMConfigVirtIO.
+func ParsePVEVMConfigVirtIO(text string) (PVEVMConfigVirtIO, error) {
+	var v PVEVMConfigVirtIO
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVEVMConfigVIRTIO) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEVMConfigVirtIO) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigVIRTIO) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEVMConfigVirtIO) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigVIRTIO) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigVIRTIO{raw: string(text)}
+func (v *PVEVMConfigVirtIO) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigVirtIO{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -1381,7 +1381,7 @@ type PVEVMConfigVirtIOFS struct {
 	Cache       *string `json:"cache,omitempty"`        // One of auto, always, metadata, never. Default auto.
 	DirectIO    *bool   `json:"direct-io,omitempty"`    // Default false.
 	ExposeACL   *bool   `json:"expose-acl,omitempty"`   // Default false.
-	ExposeXattr *bool   `json:"expose-xattr,omitempty"` // Default false.
+	ExposeXAttr *bool   `json:"expose-xattr,omitempty"` // Default false.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -1456,7 +1456,7 @@ func (c *Client) GetPVEVMFirewallIndex(ctx context.Context, p GetPVEVMFirewallIn
 
 // PVEVMFirewallIndex is an element of the result of [Client.GetPVEVMFirewallIndex].
 type PVEVMFirewallIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // GetPVEVMFirewallOptionsParams are the parameters of [Client.GetPVEVMFirewallOptions].
@@ -1549,8 +1549,8 @@ type PVEVMFirewallRuleListItem struct {
 	Dport     *string `json:"dport,omitempty"`
 	Enable    *int64  `json:"enable,omitempty"`
 	ICMPType  *string `json:"icmp-type,omitempty"`
-	IFace     *string `json:"iface,omitempty"`
-	Ipversion *int64  `json:"ipversion,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
 	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
 	Macro     *string `json:"macro,omitempty"`
 	Proto     *string `json:"proto,omitempty"`
@@ -1588,14 +1588,14 @@ type PVEVMMigrate struct {
 	Running              bool                         `json:"running"` // Default false.
 	AllowedNodes         []string                     `json:"allowed_nodes,omitempty"`
 	DependentHAResources []string                     `json:"dependent-ha-resources,omitempty"`
-	HAsDbusVMState       *bool                        `json:"has-dbus-vmstate,omitempty"` // Default false.
+	HasDbusVMState       *bool                        `json:"has-dbus-vmstate,omitempty"` // Default false.
 	NotAllowedNodes      *PVEVMMigrateNotAllowedNodes `json:"not_allowed_nodes,omitempty"`
 }
 
 // PVEVMMigrateLocalDisk is part of the result of [Client.GetPVEVMMigrate].
 type PVEVMMigrateLocalDisk struct {
 	CDROM    bool   `json:"cdrom"`     // Default false.
-	ISUnused bool   `json:"is_unused"` // Default false.
+	IsUnused bool   `json:"is_unused"` // Default false.
 	Size     int64  `json:"size"`
 	VolID    string `json:"volid"`
 }
@@ -1706,7 +1706,7 @@ type ListPVEVMRRDDataParams struct {
 	Remote    string `json:"remote"`    // 2 to 32 characters.
 	VMID      int64  `json:"vmid"`      // At least 1.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListPVEVMRRDData calls GET /pve/remotes/{remote}/qemu/{vmid}/rrddata.
@@ -1905,8 +1905,8 @@ type PVEVMStatus struct {
 	CPU                *float64        `json:"cpu,omitempty"`
 	CPUs               *float64        `json:"cpus,omitempty"`
 	Clipboard          *string         `json:"clipboard,omitempty"` // Always vnc.
+	DiskRead           *int64          `json:"diskread,omitempty"`
 	DiskWrite          *int64          `json:"diskwrite,omitempty"`
-	Diskread           *int64          `json:"diskread,omitempty"`
 	Lock               *string         `json:"lock,omitempty"`
 	MaxDisk            *int64          `json:"maxdisk,omitempty"`
 	MaxMem             *int64          `json:"maxmem,omitempty"`
@@ -1916,12 +1916,12 @@ type PVEVMStatus struct {
 	NetIn              *int64          `json:"netin,omitempty"`
 	NetOut             *int64          `json:"netout,omitempty"`
 	PID                *int64          `json:"pid,omitempty"`
-	Pressurecpufull    *float64        `json:"pressurecpufull,omitempty"`
-	Pressurecpusome    *float64        `json:"pressurecpusome,omitempty"`
-	Pressureiofull     *float64        `json:"pressureiofull,omitempty"`
-	Pressureiosome     *float64        `json:"pressureiosome,omitempty"`
-	Pressurememoryfull *float64        `json:"pressurememoryfull,omitempty"`
-	Pressurememorysome *float64        `json:"pressurememorysome,omitempty"`
+	PressureCPUFull    *float64        `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"`
 	QMPStatus          *string         `json:"qmpstatus,omitempty"`
 	RunningMachine     *string         `json:"running-machine,omitempty"`
 	RunningQEMU        *string         `json:"running-qemu,omitempty"`

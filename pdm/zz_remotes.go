@@ -22,7 +22,7 @@ func (c *Client) GetRemotesIndex(ctx context.Context) ([]GetRemotesIndexItem, er
 
 // GetRemotesIndexItem is an element of the result of [Client.GetRemotesIndex].
 type GetRemotesIndexItem struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListRemotesMetricCollectionStatus calls GET /remotes/metric-collection/status.
@@ -117,7 +117,7 @@ func (c *Client) GetRemoteIndex(ctx context.Context, p GetRemoteIndexParams) ([]
 
 // RemoteIndex is an element of the result of [Client.GetRemoteIndex].
 type RemoteIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // UpdateRemoteParams are the parameters of [Client.UpdateRemote].
@@ -202,7 +202,7 @@ func (c *Client) ProbeRemoteCertificate(ctx context.Context, p ProbeRemoteCertif
 type ListRemoteRRDDataParams struct {
 	ID        string `json:"id"`        // 2 to 32 characters.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
-	TimeFrame string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
 // ListRemoteRRDData calls GET /remotes/remote/{id}/rrddata.
@@ -261,7 +261,7 @@ func (c *Client) GetRemoteTaskIndex(ctx context.Context) ([]RemoteTaskIndex, err
 
 // RemoteTaskIndex is an element of the result of [Client.GetRemoteTaskIndex].
 type RemoteTaskIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListRemoteTasksParams are the parameters of [Client.ListRemoteTasks].
@@ -272,10 +272,10 @@ type ListRemoteTasksParams struct {
 	Running      *bool    `json:"running,omitempty"` // Default false.
 	Since        *int64   `json:"since,omitempty"`
 	Start        *int64   `json:"start,omitempty"`        // Default 0.
-	Statusfilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
-	Typefilter   *string  `json:"typefilter,omitempty"`
+	StatusFilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
+	TypeFilter   *string  `json:"typefilter,omitempty"`
 	Until        *int64   `json:"until,omitempty"`
-	Userfilter   *string  `json:"userfilter,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
@@ -299,7 +299,7 @@ type RemoteTaskListItem struct {
 	UPID       UPID    `json:"upid"` // At least 36 characters.
 	User       string  `json:"user"`
 	WorkerType string  `json:"worker_type"`
-	Endtime    *int64  `json:"endtime,omitempty"`
+	EndTime    *int64  `json:"endtime,omitempty"`
 	Status     *string `json:"status,omitempty"`
 	WorkerID   *string `json:"worker_id,omitempty"`
 }
@@ -329,10 +329,10 @@ type GetRemoteTaskStatisticsParams struct {
 	Running      *bool    `json:"running,omitempty"` // Default false.
 	Since        *int64   `json:"since,omitempty"`
 	Start        *int64   `json:"start,omitempty"`        // Default 0.
-	Statusfilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
-	Typefilter   *string  `json:"typefilter,omitempty"`
+	StatusFilter []string `json:"statusfilter,omitempty"` // Any of ok, warning, error, unknown.
+	TypeFilter   *string  `json:"typefilter,omitempty"`
 	Until        *int64   `json:"until,omitempty"`
-	Userfilter   *string  `json:"userfilter,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
@@ -368,7 +368,7 @@ func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]RemoteUpdateIndex,
 
 // RemoteUpdateIndex is an element of the result of [Client.GetRemoteUpdateIndex].
 type RemoteUpdateIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // RefreshRemoteUpdate calls POST /remotes/updates/refresh.

@@ -22,7 +22,7 @@ func (c *Client) GetResourceIndex(ctx context.Context) ([]ResourceIndex, error) 
 
 // ResourceIndex is an element of the result of [Client.GetResourceIndex].
 type ResourceIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListResourcesParams are the parameters of [Client.ListResources].
@@ -188,7 +188,7 @@ type ResourceSubscriptionListItem struct {
 
 // GetResourceTopEntitiesParams are the parameters of [Client.GetResourceTopEntities].
 type GetResourceTopEntitiesParams struct {
-	TimeFrame *string `json:"timeframe,omitempty"` // One of hour, day, week, month, year, decade.
+	Timeframe *string `json:"timeframe,omitempty"` // One of hour, day, week, month, year, decade.
 	View      *string `json:"view,omitempty"`      // 2 to 32 characters.
 }
 

@@ -21,7 +21,7 @@ func (c *Client) GetSDNIndex(ctx context.Context) ([]SDNIndex, error) {
 
 // SDNIndex is an element of the result of [Client.GetSDNIndex].
 type SDNIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // ListSDNControllersParams are the parameters of [Client.ListSDNControllers].
@@ -52,10 +52,10 @@ type SDNControllerListItem struct {
 	BGPMode             *string                       `json:"bgp-mode,omitempty"`               // One of auto, external, internal. Default auto.
 	BGPMultipathAsRelax *bool                         `json:"bgp-multipath-as-relax,omitempty"` // Default false.
 	Digest              *string                       `json:"digest,omitempty"`
-	Ebgp                *bool                         `json:"ebgp,omitempty"` // Default false.
-	EbgpMultihop        *int64                        `json:"ebgp-multihop,omitempty"`
+	EBGP                *bool                         `json:"ebgp,omitempty"` // Default false.
+	EBGPMultihop        *int64                        `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string                       `json:"isis-domain,omitempty"`
-	ISISIFaces          *string                       `json:"isis-ifaces,omitempty"`
+	ISISIfaces          *string                       `json:"isis-ifaces,omitempty"`
 	ISISNet             *string                       `json:"isis-net,omitempty"`
 	Loopback            *string                       `json:"loopback,omitempty"`
 	Node                *string                       `json:"node,omitempty"`
@@ -71,10 +71,10 @@ type SDNControllerListItemPending struct {
 	ASN                 *int64  `json:"asn,omitempty"`                    // 0 to 4294967295.
 	BGPMode             *string `json:"bgp-mode,omitempty"`               // One of auto, external, internal. Default auto.
 	BGPMultipathAsRelax *bool   `json:"bgp-multipath-as-relax,omitempty"` // Default false.
-	Ebgp                *bool   `json:"ebgp,omitempty"`                   // Default false.
-	EbgpMultihop        *int64  `json:"ebgp-multihop,omitempty"`
+	EBGP                *bool   `json:"ebgp,omitempty"`                   // Default false.
+	EBGPMultihop        *int64  `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string `json:"isis-domain,omitempty"`
-	ISISIFaces          *string `json:"isis-ifaces,omitempty"`
+	ISISIfaces          *string `json:"isis-ifaces,omitempty"`
 	ISISNet             *string `json:"isis-net,omitempty"`
 	Loopback            *string `json:"loopback,omitempty"`
 	Node                *string `json:"node,omitempty"`
@@ -112,7 +112,7 @@ type SDNVNetListItem struct {
 	Pending      *SDNVNetListItemPending `json:"pending,omitempty"`
 	State        *string                 `json:"state,omitempty"`     // One of new, deleted, changed.
 	Tag          *int64                  `json:"tag,omitempty"`       // 1 to 16777215.
-	Vlanaware    *bool                   `json:"vlanaware,omitempty"` // Default false.
+	VLANAware    *bool                   `json:"vlanaware,omitempty"` // Default false.
 	Zone         *string                 `json:"zone,omitempty"`
 }
 
@@ -121,7 +121,7 @@ type SDNVNetListItemPending struct {
 	Alias        *string `json:"alias,omitempty"`         // At most 256 characters.
 	IsolatePorts *bool   `json:"isolate-ports,omitempty"` // Default false.
 	Tag          *int64  `json:"tag,omitempty"`           // 1 to 16777215.
-	Vlanaware    *bool   `json:"vlanaware,omitempty"`     // Default false.
+	VLANAware    *bool   `json:"vlanaware,omitempty"`     // Default false.
 	Zone         *string `json:"zone,omitempty"`
 }
 
@@ -179,9 +179,9 @@ type SDNZoneListItem struct {
 	Controller               *string                 `json:"controller,omitempty"`
 	DHCP                     *string                 `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string                 `json:"dns,omitempty"`
+	DNSZone                  *string                 `json:"dnszone,omitempty"`
 	Digest                   *string                 `json:"digest,omitempty"`
-	DisableArpNdSuppression  *bool                   `json:"disable-arp-nd-suppression,omitempty"` // Default false.
-	Dnszone                  *string                 `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool                   `json:"disable-arp-nd-suppression,omitempty"` // Default false.
 	ExitNodes                *string                 `json:"exitnodes,omitempty"`
 	ExitNodesLocalRouting    *bool                   `json:"exitnodes-local-routing,omitempty"` // Default false.
 	ExitNodesPrimary         *string                 `json:"exitnodes-primary,omitempty"`
@@ -191,8 +191,8 @@ type SDNZoneListItem struct {
 	Nodes                    *string                 `json:"nodes,omitempty"`
 	Peers                    *string                 `json:"peers,omitempty"`
 	Pending                  *SDNZoneListItemPending `json:"pending,omitempty"`
-	Reversedns               *string                 `json:"reversedns,omitempty"`
-	RtImport                 *string                 `json:"rt-import,omitempty"`
+	RTImport                 *string                 `json:"rt-import,omitempty"`
+	ReverseDNS               *string                 `json:"reversedns,omitempty"`
 	SecondaryControllers     []string                `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters.
 	State                    *string                 `json:"state,omitempty"`                 // One of new, deleted, changed.
 	Tag                      *int64                  `json:"tag,omitempty"`                   // At least 0.
@@ -209,8 +209,8 @@ type SDNZoneListItemPending struct {
 	Controller               *string  `json:"controller,omitempty"`
 	DHCP                     *string  `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string  `json:"dns,omitempty"`
-	DisableArpNdSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"` // Default false.
-	Dnszone                  *string  `json:"dnszone,omitempty"`
+	DNSZone                  *string  `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"` // Default false.
 	ExitNodes                *string  `json:"exitnodes,omitempty"`
 	ExitNodesLocalRouting    *bool    `json:"exitnodes-local-routing,omitempty"` // Default false.
 	ExitNodesPrimary         *string  `json:"exitnodes-primary,omitempty"`
@@ -219,8 +219,8 @@ type SDNZoneListItemPending struct {
 	MTU                      *int64   `json:"mtu,omitempty"`
 	Nodes                    *string  `json:"nodes,omitempty"`
 	Peers                    *string  `json:"peers,omitempty"`
-	Reversedns               *string  `json:"reversedns,omitempty"`
-	RtImport                 *string  `json:"rt-import,omitempty"`
+	RTImport                 *string  `json:"rt-import,omitempty"`
+	ReverseDNS               *string  `json:"reversedns,omitempty"`
 	SecondaryControllers     []string `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters.
 	Tag                      *int64   `json:"tag,omitempty"`                   // At least 0.
 	VLANProtocol             *string  `json:"vlan-protocol,omitempty"`         // One of 802.1ad, 802.1q.

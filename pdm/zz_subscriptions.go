@@ -21,7 +21,7 @@ func (c *Client) GetSubscriptionIndex(ctx context.Context) ([]SubscriptionIndex,
 
 // SubscriptionIndex is an element of the result of [Client.GetSubscriptionIndex].
 type SubscriptionIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 }
 
 // AdoptSubscriptionAllParams are the parameters of [Client.AdoptSubscriptionAll].

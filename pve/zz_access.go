@@ -24,7 +24,7 @@ func (c *Client) GetAccessIndex(ctx context.Context) ([]AccessIndex, error) {
 
 // AccessIndex is an element of the result of [Client.GetAccessIndex].
 type AccessIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -94,15 +94,15 @@ type RealmListItem struct {
 type CreateRealmParams struct {
 	Realm               string            `json:"realm"` // At most 32 characters.
 	Type                string            `json:"type"`  // One of ad, ldap, openid, pam, pve.
-	AcrValues           *string           `json:"acr-values,omitempty"`
+	ACRValues           *string           `json:"acr-values,omitempty"`
 	Audiences           *string           `json:"audiences,omitempty"`      // Since 9.2.
-	AutoCreate          *bool             `json:"autocreate,omitempty"`     // Default false.
-	BaseDn              *string           `json:"base_dn,omitempty"`        // At most 256 characters.
-	BindDn              *string           `json:"bind_dn,omitempty"`        // At most 256 characters.
-	Capath              *string           `json:"capath,omitempty"`         // Default /etc/ssl/certs.
+	Autocreate          *bool             `json:"autocreate,omitempty"`     // Default false.
+	BaseDN              *string           `json:"base_dn,omitempty"`        // At most 256 characters.
+	BindDN              *string           `json:"bind_dn,omitempty"`        // At most 256 characters.
+	CAPath              *string           `json:"capath,omitempty"`         // Default /etc/ssl/certs.
 	CaseSensitive       *bool             `json:"case-sensitive,omitempty"` // Default true.
 	Cert                *string           `json:"cert,omitempty"`
-	Certkey             *string           `json:"certkey,omitempty"`
+	CertKey             *string           `json:"certkey,omitempty"`
 	CheckConnection     *bool             `json:"check-connection,omitempty"` // Default false.
 	ClientID            *string           `json:"client-id,omitempty"`        // At most 256 characters.
 	ClientKey           *string           `json:"client-key,omitempty"`       // At most 256 characters.
@@ -111,10 +111,10 @@ type CreateRealmParams struct {
 	Domain              *string           `json:"domain,omitempty"`                  // At most 256 characters.
 	Filter              *string           `json:"filter,omitempty"`                  // At most 2048 characters.
 	GroupClasses        []string          `json:"group_classes,omitempty" px:"list"` // Default groupOfNames, group, univentionGroup, ipausergroup.
-	GroupDn             *string           `json:"group_dn,omitempty"`                // At most 256 characters.
+	GroupDN             *string           `json:"group_dn,omitempty"`                // At most 256 characters.
 	GroupFilter         *string           `json:"group_filter,omitempty"`            // At most 2048 characters.
 	GroupNameAttr       *string           `json:"group_name_attr,omitempty"`         // At most 256 characters.
-	GroupsAutoCreate    *bool             `json:"groups-autocreate,omitempty"`       // Default false.
+	GroupsAutocreate    *bool             `json:"groups-autocreate,omitempty"`       // Default false.
 	GroupsClaim         *string           `json:"groups-claim,omitempty"`            // At most 256 characters.
 	GroupsOverwrite     *bool             `json:"groups-overwrite,omitempty"`        // Default false.
 	IssuerURL           *string           `json:"issuer-url,omitempty"`              // At most 256 characters.
@@ -122,18 +122,18 @@ type CreateRealmParams struct {
 	Password            *string           `json:"password,omitempty"`
 	Port                *int64            `json:"port,omitempty"` // 1 to 65535.
 	Prompt              *string           `json:"prompt,omitempty"`
-	QueryUserinfo       *bool             `json:"query-userinfo,omitempty"` // Default true.
+	QueryUserInfo       *bool             `json:"query-userinfo,omitempty"` // Default true.
+	SSLVersion          *string           `json:"sslversion,omitempty"`     // One of tlsv1, tlsv1_1, tlsv1_2, tlsv1_3.
 	Scopes              *string           `json:"scopes,omitempty"`
 	Secure              *bool             `json:"secure,omitempty"`
-	Server1             *string           `json:"server1,omitempty"`    // At most 256 characters.
-	Server2             *string           `json:"server2,omitempty"`    // At most 256 characters.
-	Sslversion          *string           `json:"sslversion,omitempty"` // One of tlsv1, tlsv1_1, tlsv1_2, tlsv1_3.
+	Server1             *string           `json:"server1,omitempty"` // At most 256 characters.
+	Server2             *string           `json:"server2,omitempty"` // At most 256 characters.
 	SyncAttributes      *string           `json:"sync_attributes,omitempty"`
 	SyncDefaultsOptions *RealmSyncOptions `json:"sync-defaults-options,omitempty"`
 	TFA                 *RealmTFA         `json:"tfa,omitempty"`
 	UserAttr            *string           `json:"user_attr,omitempty"`              // At most 256 characters.
 	UserClasses         []string          `json:"user_classes,omitempty" px:"list"` // Default inetorgperson, posixaccount, person, user.
-	UserNameClaim       *string           `json:"username-claim,omitempty"`
+	UsernameClaim       *string           `json:"username-claim,omitempty"`
 	Verify              *bool             `json:"verify,omitempty"` // Default false.
 }
 
@@ -233,15 +233,15 @@ func (c *Client) GetRealm(ctx context.Context, p GetRealmParams) (json.RawMessag
 // UpdateRealmParams are the parameters of [Client.UpdateRealm].
 type UpdateRealmParams struct {
 	Realm               string            `json:"realm"` // At most 32 characters.
-	AcrValues           *string           `json:"acr-values,omitempty"`
+	ACRValues           *string           `json:"acr-values,omitempty"`
 	Audiences           *string           `json:"audiences,omitempty"`      // Since 9.2.
-	AutoCreate          *bool             `json:"autocreate,omitempty"`     // Default false.
-	BaseDn              *string           `json:"base_dn,omitempty"`        // At most 256 characters.
-	BindDn              *string           `json:"bind_dn,omitempty"`        // At most 256 characters.
-	Capath              *string           `json:"capath,omitempty"`         // Default /etc/ssl/certs.
+	Autocreate          *bool             `json:"autocreate,omitempty"`     // Default false.
+	BaseDN              *string           `json:"base_dn,omitempty"`        // At most 256 characters.
+	BindDN              *string           `json:"bind_dn,omitempty"`        // At most 256 characters.
+	CAPath              *string           `json:"capath,omitempty"`         // Default /etc/ssl/certs.
 	CaseSensitive       *bool             `json:"case-sensitive,omitempty"` // Default true.
 	Cert                *string           `json:"cert,omitempty"`
-	Certkey             *string           `json:"certkey,omitempty"`
+	CertKey             *string           `json:"certkey,omitempty"`
 	CheckConnection     *bool             `json:"check-connection,omitempty"` // Default false.
 	ClientID            *string           `json:"client-id,omitempty"`        // At most 256 characters.
 	ClientKey           *string           `json:"client-key,omitempty"`       // At most 256 characters.
@@ -252,10 +252,10 @@ type UpdateRealmParams struct {
 	Domain              *string           `json:"domain,omitempty"`                  // At most 256 characters.
 	Filter              *string           `json:"filter,omitempty"`                  // At most 2048 characters.
 	GroupClasses        []string          `json:"group_classes,omitempty" px:"list"` // Default groupOfNames, group, univentionGroup, ipausergroup.
-	GroupDn             *string           `json:"group_dn,omitempty"`                // At most 256 characters.
+	GroupDN             *string           `json:"group_dn,omitempty"`                // At most 256 characters.
 	GroupFilter         *string           `json:"group_filter,omitempty"`            // At most 2048 characters.
 	GroupNameAttr       *string           `json:"group_name_attr,omitempty"`         // At most 256 characters.
-	GroupsAutoCreate    *bool             `json:"groups-autocreate,omitempty"`       // Default false.
+	GroupsAutocreate    *bool             `json:"groups-autocreate,omitempty"`       // Default false.
 	GroupsClaim         *string           `json:"groups-claim,omitempty"`            // At most 256 characters.
 	GroupsOverwrite     *bool             `json:"groups-overwrite,omitempty"`        // Default false.
 	IssuerURL           *string           `json:"issuer-url,omitempty"`              // At most 256 characters.
@@ -263,12 +263,12 @@ type UpdateRealmParams struct {
 	Password            *string           `json:"password,omitempty"`
 	Port                *int64            `json:"port,omitempty"` // 1 to 65535.
 	Prompt              *string           `json:"prompt,omitempty"`
-	QueryUserinfo       *bool             `json:"query-userinfo,omitempty"` // Default true.
+	QueryUserInfo       *bool             `json:"query-userinfo,omitempty"` // Default true.
+	SSLVersion          *string           `json:"sslversion,omitempty"`     // One of tlsv1, tlsv1_1, tlsv1_2, tlsv1_3.
 	Scopes              *string           `json:"scopes,omitempty"`
 	Secure              *bool             `json:"secure,omitempty"`
-	Server1             *string           `json:"server1,omitempty"`    // At most 256 characters.
-	Server2             *string           `json:"server2,omitempty"`    // At most 256 characters.
-	Sslversion          *string           `json:"sslversion,omitempty"` // One of tlsv1, tlsv1_1, tlsv1_2, tlsv1_3.
+	Server1             *string           `json:"server1,omitempty"` // At most 256 characters.
+	Server2             *string           `json:"server2,omitempty"` // At most 256 characters.
 	SyncAttributes      *string           `json:"sync_attributes,omitempty"`
 	SyncDefaultsOptions *RealmSyncOptions `json:"sync-defaults-options,omitempty"`
 	TFA                 *RealmTFA         `json:"tfa,omitempty"`
@@ -424,7 +424,7 @@ func (c *Client) GetOpenIDIndex(ctx context.Context) ([]OpenIDIndex, error) {
 
 // OpenIDIndex is an element of the result of [Client.GetOpenIDIndex].
 type OpenIDIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -471,7 +471,7 @@ type LoginOpenIDResult struct {
 	CSRFPreventionToken string          `json:"CSRFPreventionToken"`
 	Cap                 json.RawMessage `json:"cap"`
 	Ticket              string          `json:"ticket"`
-	UserName            string          `json:"username"`
+	Username            string          `json:"username"`
 	ClusterName         *string         `json:"clustername,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -794,7 +794,7 @@ func (c *Client) GetTicketNoop(ctx context.Context) (json.RawMessage, error) {
 // CreateTicketParams are the parameters of [Client.CreateTicket].
 type CreateTicketParams struct {
 	Password     string   `json:"password"`
-	UserName     string   `json:"username"`             // At most 64 characters.
+	Username     string   `json:"username"`             // At most 64 characters.
 	NewFormat    *bool    `json:"new-format,omitempty"` // Default true.
 	OTP          *string  `json:"otp,omitempty"`
 	Path         *string  `json:"path,omitempty"`            // At most 64 characters. Needs privs as well.
@@ -818,7 +818,7 @@ func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Creat
 
 // CreateTicketResult is the result of [Client.CreateTicket].
 type CreateTicketResult struct {
-	UserName            string  `json:"username"`
+	Username            string  `json:"username"`
 	CSRFPreventionToken *string `json:"CSRFPreventionToken,omitempty"`
 	ClusterName         *string `json:"clustername,omitempty"`
 	Ticket              *string `json:"ticket,omitempty"`

@@ -148,5 +148,5 @@ func (c *Client) GetNodeCapabilitiesQemuMigration(ctx context.Context, p GetNode
 
 // NodeCapabilitiesQemuMigration is the result of [Client.GetNodeCapabilitiesQemuMigration].
 type NodeCapabilitiesQemuMigration struct {
-	HAsDbusVMState bool `json:"has-dbus-vmstate"`
+	HasDbusVMState bool `json:"has-dbus-vmstate"`
 }

@@ -231,7 +231,7 @@ func (c *Client) DeleteCephFS(ctx context.Context, p DeleteCephFSParams) (UPID, 
 type InitCephParams struct {
 	Node           string  `json:"node"`
 	ClusterNetwork *string `json:"cluster-network,omitempty"` // At most 128 characters. An address with prefix length. Needs network as well.
-	DisableCephx   *bool   `json:"disable_cephx,omitempty"`   // Default false.
+	DisableCephX   *bool   `json:"disable_cephx,omitempty"`   // Default false.
 	MinSize        *int64  `json:"min_size,omitempty"`        // 1 to 7. Default 2.
 	Network        *string `json:"network,omitempty"`         // At most 128 characters. An address with prefix length.
 	PGBits         *int64  `json:"pg_bits,omitempty"`         // 6 to 14. Default 6.
@@ -296,7 +296,7 @@ type CephMDSListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`       // Since 9.2.
 	CephVersionShort *string `json:"ceph_version_short,omitempty"` // Since 9.2.
-	Direxists        *bool   `json:"direxists,omitempty"`          // Since 9.2.
+	DirExists        *bool   `json:"direxists,omitempty"`          // Since 9.2.
 	FSName           *string `json:"fs_name,omitempty"`            // Since 9.2.
 	Host             *string `json:"host,omitempty"`
 	Rank             *int64  `json:"rank,omitempty"`
@@ -310,7 +310,7 @@ type CephMDSListItem struct {
 type CreateCephMDSParams struct {
 	Node       string `json:"node"`
 	Name       string `json:"name"`                 // At most 200 characters. Default nodename.
-	Hotstandby *bool  `json:"hotstandby,omitempty"` // Default false.
+	HotStandby *bool  `json:"hotstandby,omitempty"` // Default false.
 }
 
 // CreateCephMDS calls POST /nodes/{node}/ceph/mds/{name}.
@@ -364,7 +364,7 @@ type CephMgrListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`       // Since 9.2.
 	CephVersionShort *string `json:"ceph_version_short,omitempty"` // Since 9.2.
-	Direxists        *bool   `json:"direxists,omitempty"`          // Since 9.2.
+	DirExists        *bool   `json:"direxists,omitempty"`          // Since 9.2.
 	Host             *string `json:"host,omitempty"`
 	Service          *bool   `json:"service,omitempty"` // Since 9.2.
 
@@ -427,7 +427,7 @@ type CephMonListItem struct {
 	Addr             *string `json:"addr,omitempty"`
 	CephVersion      *string `json:"ceph_version,omitempty"`
 	CephVersionShort *string `json:"ceph_version_short,omitempty"`
-	Direxists        *bool   `json:"direxists,omitempty"`
+	DirExists        *bool   `json:"direxists,omitempty"`
 	Host             *string `json:"host,omitempty"`
 	Quorum           *bool   `json:"quorum,omitempty"`
 	Rank             *int64  `json:"rank,omitempty"`
@@ -602,10 +602,10 @@ func (c *Client) GetCephOSDLVInfo(ctx context.Context, p GetCephOSDLVInfoParams)
 // CephOSDLVInfo is the result of [Client.GetCephOSDLVInfo].
 type CephOSDLVInfo struct {
 	CreationTime string `json:"creation_time"`
-	LvName       string `json:"lv_name"`
-	LvPath       string `json:"lv_path"`
-	LvSize       int64  `json:"lv_size"`
-	LvUUID       string `json:"lv_uuid"`
+	LVName       string `json:"lv_name"`
+	LVPath       string `json:"lv_path"`
+	LVSize       int64  `json:"lv_size"`
+	LVUUID       string `json:"lv_uuid"`
 	VGName       string `json:"vg_name"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -655,13 +655,13 @@ type CephOSDMetadataOSD struct {
 	BackAddr       string `json:"back_addr"`
 	Encrypted      bool   `json:"encrypted"` // Since 9.2.
 	FrontAddr      string `json:"front_addr"`
-	HbBackAddr     string `json:"hb_back_addr"`
-	HbFrontAddr    string `json:"hb_front_addr"`
+	HBBackAddr     string `json:"hb_back_addr"`
+	HBFrontAddr    string `json:"hb_front_addr"`
 	Hostname       string `json:"hostname"`
 	ID             int64  `json:"id"`
 	MemUsage       int64  `json:"mem_usage"`
 	OSDData        string `json:"osd_data"`
-	OSDObjectstore string `json:"osd_objectstore"`
+	OSDObjectStore string `json:"osd_objectstore"`
 	Version        string `json:"version"`
 	PID            *int64 `json:"pid,omitempty"`
 
@@ -856,7 +856,7 @@ type DeleteCephPoolParams struct {
 	Node            string `json:"node"`
 	Name            string `json:"name"`
 	Force           *bool  `json:"force,omitempty"`            // Default false.
-	RemoveEcprofile *bool  `json:"remove_ecprofile,omitempty"` // Default true.
+	RemoveECProfile *bool  `json:"remove_ecprofile,omitempty"` // Default true.
 	RemoveStorages  *bool  `json:"remove_storages,omitempty"`  // Default false.
 }
 
@@ -894,17 +894,17 @@ func (c *Client) GetCephPoolStatus(ctx context.Context, p GetCephPoolStatusParam
 // CephPoolStatus is the result of [Client.GetCephPoolStatus].
 type CephPoolStatus struct {
 	FastRead             bool            `json:"fast_read"`
-	Hashpspool           bool            `json:"hashpspool"`
+	HashPSPool           bool            `json:"hashpspool"`
 	ID                   int64           `json:"id"`
 	Name                 string          `json:"name"`
-	NodeepScrub          bool            `json:"nodeep-scrub"`
-	Nodelete             bool            `json:"nodelete"`
-	Nopgchange           bool            `json:"nopgchange"`
-	Noscrub              bool            `json:"noscrub"`
-	Nosizechange         bool            `json:"nosizechange"`
-	PgpNum               int64           `json:"pgp_num"`
-	UseGmtHitset         bool            `json:"use_gmt_hitset"`
-	WriteFadviseDontneed bool            `json:"write_fadvise_dontneed"`
+	NoDeepScrub          bool            `json:"nodeep-scrub"`
+	NoDelete             bool            `json:"nodelete"`
+	NoPGChange           bool            `json:"nopgchange"`
+	NoScrub              bool            `json:"noscrub"`
+	NoSizeChange         bool            `json:"nosizechange"`
+	PGPNum               int64           `json:"pgp_num"`
+	UseGMTHitSet         bool            `json:"use_gmt_hitset"`
+	WriteFAdviseDontneed bool            `json:"write_fadvise_dontneed"`
 	Application          *string         `json:"application,omitempty"` // One of rbd, cephfs, rgw. Default rbd.
 	ApplicationList      []string        `json:"application_list,omitempty"`
 	AutoscaleStatus      json.RawMessage `json:"autoscale_status,omitempty"`

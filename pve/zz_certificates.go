@@ -129,11 +129,11 @@ func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCu
 
 // NodeCertificate is the result of [Client.UploadNodeCustomCertificate].
 type NodeCertificate struct {
-	FileName      *string  `json:"filename,omitempty"`
+	Filename      *string  `json:"filename,omitempty"`
 	Fingerprint   *string  `json:"fingerprint,omitempty"`
 	Issuer        *string  `json:"issuer,omitempty"`
-	Notafter      *int64   `json:"notafter,omitempty"`  // Seconds since 1970.
-	Notbefore     *int64   `json:"notbefore,omitempty"` // Seconds since 1970.
+	NotAfter      *int64   `json:"notafter,omitempty"`  // Seconds since 1970.
+	NotBefore     *int64   `json:"notbefore,omitempty"` // Seconds since 1970.
 	PEM           *string  `json:"pem,omitempty"`       // PEM.
 	PublicKeyBits *int64   `json:"public-key-bits,omitempty"`
 	PublicKeyType *string  `json:"public-key-type,omitempty"`

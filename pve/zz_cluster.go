@@ -40,7 +40,7 @@ func (c *Client) GetBackupInfoIndex(ctx context.Context) ([]BackupInfoIndex, err
 
 // BackupInfoIndex is an element of the result of [Client.GetBackupInfoIndex].
 type BackupInfoIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -164,7 +164,7 @@ func (c *Client) BulkStartGuests(ctx context.Context, p BulkStartGuestsParams) (
 // BulkSuspendGuestsParams are the parameters of [Client.BulkSuspendGuests].
 type BulkSuspendGuestsParams struct {
 	MaxWorkers   *int64  `json:"max-workers,omitempty"`  // 1 to 64. Default 4.
-	Statestorage *string `json:"statestorage,omitempty"` // Needs to-disk as well.
+	StateStorage *string `json:"statestorage,omitempty"` // Needs to-disk as well.
 	ToDisk       *bool   `json:"to-disk,omitempty"`      // Default false.
 	VMs          []int64 `json:"vms,omitempty"`          // Each 100 to 999999999.
 }
@@ -361,8 +361,8 @@ type ClusterResourceListItem struct {
 	CPU         *float64 `json:"cpu,omitempty"` // At least 0. A fraction: 1 is all.
 	Content     []string `json:"content,omitempty" px:"list"`
 	Disk        *uint64  `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead    *uint64  `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite   *uint64  `json:"diskwrite,omitempty"` // Bytes.
-	Diskread    *uint64  `json:"diskread,omitempty"`  // Bytes.
 	HAState     *string  `json:"hastate,omitempty"`
 	HostArch    *string  `json:"host-arch,omitempty"` // One of x86_64, aarch64. Default x86_64. Since 9.2.
 	Level       *string  `json:"level,omitempty"`
@@ -378,7 +378,7 @@ type ClusterResourceListItem struct {
 	Network     *string  `json:"network,omitempty"`      // Since 9.1.
 	NetworkType *string  `json:"network-type,omitempty"` // One of fabric, zone. Since 9.1.
 	Node        *string  `json:"node,omitempty"`
-	Plugintype  *string  `json:"plugintype,omitempty"`
+	PluginType  *string  `json:"plugintype,omitempty"`
 	Pool        *string  `json:"pool,omitempty"`
 	Protocol    *string  `json:"protocol,omitempty"` // Since 9.1.
 	SDN         *string  `json:"sdn,omitempty"`      // Since 9.1.
@@ -413,7 +413,7 @@ type ClusterStatusListItem struct {
 	IP      *string `json:"ip,omitempty"`
 	Level   *string `json:"level,omitempty"`
 	Local   *bool   `json:"local,omitempty"`
-	Nodeid  *int64  `json:"nodeid,omitempty"`
+	NodeID  *int64  `json:"nodeid,omitempty"`
 	Nodes   *int64  `json:"nodes,omitempty"`
 	Online  *bool   `json:"online,omitempty"`
 	Quorate *bool   `json:"quorate,omitempty"`

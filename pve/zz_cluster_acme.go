@@ -50,7 +50,7 @@ type CreateACMEAccountParams struct {
 	Contact    []string `json:"contact" px:"list"`      // Required.
 	Directory  *string  `json:"directory,omitempty"`    // Default https://acme-v02.api.letsencrypt.org/directory.
 	EABHMACKey *string  `json:"eab-hmac-key,omitempty"` // Needs eab-kid as well.
-	EABKid     *string  `json:"eab-kid,omitempty"`      // Needs eab-hmac-key as well.
+	EABKID     *string  `json:"eab-kid,omitempty"`      // Needs eab-hmac-key as well.
 	Name       *string  `json:"name,omitempty"`         // Default default.
 	TOSURL     *string  `json:"tos_url,omitempty"`
 }

@@ -29,13 +29,13 @@ type BackupJob struct {
 	BWLimit                *int64                 `json:"bwlimit,omitempty"`  // At least 0. Default 0.
 	Comment                *string                `json:"comment,omitempty"`  // At most 512 characters.
 	Compress               *string                `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
-	Dumpdir                *string                `json:"dumpdir,omitempty"`
+	DumpDir                *string                `json:"dumpdir,omitempty"`
 	Enabled                *bool                  `json:"enabled,omitempty"` // Default true.
 	Exclude                []string               `json:"exclude,omitempty" px:"list"`
 	ExcludePath            []string               `json:"exclude-path,omitempty"`
 	Fleecing               *BackupJobFleecing     `json:"fleecing,omitempty"`
-	Ionice                 *int64                 `json:"ionice,omitempty"`           // 0 to 8. Default 7.
-	Lockwait               *int64                 `json:"lockwait,omitempty"`         // At least 0. Default 180.
+	IONice                 *int64                 `json:"ionice,omitempty"`           // 0 to 8. Default 7.
+	LockWait               *int64                 `json:"lockwait,omitempty"`         // At least 0. Default 180.
 	MailNotification       *string                `json:"mailnotification,omitempty"` // One of always, failure. Default always.
 	MailTo                 []string               `json:"mailto,omitempty" px:"list"`
 	Mode                   *string                `json:"mode,omitempty"` // One of snapshot, suspend, stop. Default snapshot.
@@ -101,14 +101,14 @@ type CreateBackupJobParams struct {
 	Comment                *string            `json:"comment,omitempty"`       // At most 512 characters.
 	Compress               *string            `json:"compress,omitempty"`      // One of 0, 1, gzip, lzo, zstd. Default 0.
 	Dow                    []string           `json:"dow,omitempty" px:"list"` // Default mon,tue,wed,thu,fri,sat,sun. Needs starttime as well.
-	Dumpdir                *string            `json:"dumpdir,omitempty"`
+	DumpDir                *string            `json:"dumpdir,omitempty"`
 	Enabled                *bool              `json:"enabled,omitempty"` // Default true.
 	Exclude                []string           `json:"exclude,omitempty" px:"list"`
 	ExcludePath            []string           `json:"exclude-path,omitempty"`
 	Fleecing               *BackupFleecing    `json:"fleecing,omitempty"`
 	ID                     *string            `json:"id,omitempty"`
-	Ionice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
-	Lockwait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
+	IONice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
+	LockWait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
 	MailNotification       *string            `json:"mailnotification,omitempty"` // One of always, failure. Default always.
 	MailTo                 []string           `json:"mailto,omitempty" px:"list"`
 	Mode                   *string            `json:"mode,omitempty"` // One of snapshot, suspend, stop. Default snapshot.
@@ -267,13 +267,13 @@ type UpdateBackupJobParams struct {
 	Compress               *string            `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
 	Delete                 []string           `json:"delete,omitempty" px:"list"`
 	Dow                    []string           `json:"dow,omitempty" px:"list"` // Needs starttime as well.
-	Dumpdir                *string            `json:"dumpdir,omitempty"`
+	DumpDir                *string            `json:"dumpdir,omitempty"`
 	Enabled                *bool              `json:"enabled,omitempty"` // Default true.
 	Exclude                []string           `json:"exclude,omitempty" px:"list"`
 	ExcludePath            []string           `json:"exclude-path,omitempty"`
 	Fleecing               *BackupFleecing    `json:"fleecing,omitempty"`
-	Ionice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
-	Lockwait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
+	IONice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
+	LockWait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
 	MailNotification       *string            `json:"mailnotification,omitempty"` // One of always, failure. Default always.
 	MailTo                 []string           `json:"mailto,omitempty" px:"list"`
 	Mode                   *string            `json:"mode,omitempty"` // One of snapshot, suspend, stop. Default snapshot.

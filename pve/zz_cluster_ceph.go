@@ -51,16 +51,16 @@ type ClusterCephFlagListItem struct {
 
 // SetClusterCephFlagsParams are the parameters of [Client.SetClusterCephFlags].
 type SetClusterCephFlagsParams struct {
-	Nobackfill  *bool `json:"nobackfill,omitempty"`
-	NodeepScrub *bool `json:"nodeep-scrub,omitempty"`
-	Nodown      *bool `json:"nodown,omitempty"`
-	Noin        *bool `json:"noin,omitempty"`
-	Noout       *bool `json:"noout,omitempty"`
-	Norebalance *bool `json:"norebalance,omitempty"`
-	Norecover   *bool `json:"norecover,omitempty"`
-	Noscrub     *bool `json:"noscrub,omitempty"`
-	Notieragent *bool `json:"notieragent,omitempty"`
-	Noup        *bool `json:"noup,omitempty"`
+	NoBackfill  *bool `json:"nobackfill,omitempty"`
+	NoDeepScrub *bool `json:"nodeep-scrub,omitempty"`
+	NoDown      *bool `json:"nodown,omitempty"`
+	NoIn        *bool `json:"noin,omitempty"`
+	NoOut       *bool `json:"noout,omitempty"`
+	NoRebalance *bool `json:"norebalance,omitempty"`
+	NoRecover   *bool `json:"norecover,omitempty"`
+	NoScrub     *bool `json:"noscrub,omitempty"`
+	NoTierAgent *bool `json:"notieragent,omitempty"`
+	NoUp        *bool `json:"noup,omitempty"`
 	Pause       *bool `json:"pause,omitempty"`
 }
 
@@ -183,7 +183,7 @@ type ClusterCephMetadataMonItem struct {
 
 // ClusterCephMetadataNodeItem is part of the result of [Client.GetClusterCephMetadata].
 type ClusterCephMetadataNodeItem struct {
-	Buildcommit string                             `json:"buildcommit"`
+	BuildCommit string                             `json:"buildcommit"`
 	Version     ClusterCephMetadataNodeItemVersion `json:"version"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -209,7 +209,7 @@ type ClusterCephMetadataOSDItem struct {
 	MemSwapKB        int64   `json:"mem_swap_kb"`
 	MemTotalKB       int64   `json:"mem_total_kb"`
 	OSDData          string  `json:"osd_data"`
-	OSDObjectstore   string  `json:"osd_objectstore"`
+	OSDObjectStore   string  `json:"osd_objectstore"`
 	DeviceIDs        *string `json:"device_ids,omitempty"`   // Since 9.2.
 	DevicePaths      *string `json:"device_paths,omitempty"` // Since 9.2.
 	Devices          *string `json:"devices,omitempty"`      // Since 9.2.

@@ -33,7 +33,7 @@ type ClusterConfigIndex struct {
 type CreateClusterParams struct {
 	ClusterName      string              `json:"clustername"`                 // At most 15 characters.
 	Link             map[int]ClusterLink `json:"link[n],omitempty"`           // link0, link1, and so on.
-	Nodeid           *int64              `json:"nodeid,omitempty"`            // At least 1.
+	NodeID           *int64              `json:"nodeid,omitempty"`            // At least 1.
 	TokenCoefficient *int64              `json:"token-coefficient,omitempty"` // At least 0. Default 125. Since 9.1.
 	Votes            *int64              `json:"votes,omitempty"`             // At least 1.
 }
@@ -111,18 +111,18 @@ func (c *Client) GetClusterJoinInfo(ctx context.Context, p GetClusterJoinInfoPar
 // ClusterJoinInfo is the result of [Client.GetClusterJoinInfo].
 type ClusterJoinInfo struct {
 	ConfigDigest  string                        `json:"config_digest"`
-	Nodelist      []ClusterJoinInfoNodelistItem `json:"nodelist"`
+	NodeList      []ClusterJoinInfoNodeListItem `json:"nodelist"`
 	PreferredNode string                        `json:"preferred_node"`
 	Totem         json.RawMessage               `json:"totem"`
 }
 
-// ClusterJoinInfoNodelistItem is part of the result of [Client.GetClusterJoinInfo].
-type ClusterJoinInfoNodelistItem struct {
+// ClusterJoinInfoNodeListItem is part of the result of [Client.GetClusterJoinInfo].
+type ClusterJoinInfoNodeListItem struct {
 	Name        string       `json:"name"`
 	PVEAddr     string       `json:"pve_addr"` // An IP address.
-	PVEFp       string       `json:"pve_fp"`
+	PVEFP       string       `json:"pve_fp"`
 	QuorumVotes int64        `json:"quorum_votes"`     // At least 0.
-	Nodeid      *int64       `json:"nodeid,omitempty"` // At least 1.
+	NodeID      *int64       `json:"nodeid,omitempty"` // At least 1.
 	Ring0Addr   *ClusterLink `json:"ring0_addr,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -135,7 +135,7 @@ type JoinClusterParams struct {
 	Password    string              `json:"password"` // At most 128 characters.
 	Force       *bool               `json:"force,omitempty"`
 	Link        map[int]ClusterLink `json:"link[n],omitempty"` // link0, link1, and so on.
-	Nodeid      *int64              `json:"nodeid,omitempty"`  // At least 1.
+	NodeID      *int64              `json:"nodeid,omitempty"`  // At least 1.
 	Votes       *int64              `json:"votes,omitempty"`   // At least 0.
 }
 
@@ -171,11 +171,11 @@ type ClusterNodeListItem struct {
 // AddClusterNodeParams are the parameters of [Client.AddClusterNode].
 type AddClusterNodeParams struct {
 	Node       string              `json:"node"`
-	Apiversion *int64              `json:"apiversion,omitempty"`
+	APIVersion *int64              `json:"apiversion,omitempty"`
 	Force      *bool               `json:"force,omitempty"`
 	Link       map[int]ClusterLink `json:"link[n],omitempty"`     // link0, link1, and so on.
 	NewNodeIP  *string             `json:"new_node_ip,omitempty"` // An IP address.
-	Nodeid     *int64              `json:"nodeid,omitempty"`      // At least 1.
+	NodeID     *int64              `json:"nodeid,omitempty"`      // At least 1.
 	Votes      *int64              `json:"votes,omitempty"`       // At least 0.
 }
 

@@ -178,8 +178,8 @@ type FirewallRule struct {
 	Dport     *string `json:"dport,omitempty"`
 	Enable    *int64  `json:"enable,omitempty"`
 	ICMPType  *string `json:"icmp-type,omitempty"`
-	IFace     *string `json:"iface,omitempty"`
-	Ipversion *int64  `json:"ipversion,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
 	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro     *string `json:"macro,omitempty"`
 	Proto     *string `json:"proto,omitempty"`
@@ -200,7 +200,7 @@ type CreateFirewallSecurityGroupRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -263,10 +263,10 @@ type UpdateFirewallSecurityGroupRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`
@@ -356,7 +356,7 @@ type FirewallIPSetEntry struct {
 	CIDR    string  `json:"cidr"`
 	Digest  string  `json:"digest"` // At most 64 characters.
 	Comment *string `json:"comment,omitempty"`
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -366,7 +366,7 @@ type CreateClusterFirewallIPSetEntryParams struct {
 	Name    string  `json:"name"` // 2 to 64 characters.
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // CreateClusterFirewallIPSetEntry calls POST /cluster/firewall/ipset/{name}.
@@ -416,7 +416,7 @@ type UpdateClusterFirewallIPSetEntryParams struct {
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
 	Digest  *string `json:"digest,omitempty"` // At most 64 characters.
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // UpdateClusterFirewallIPSetEntry calls PUT /cluster/firewall/ipset/{name}/{cidr}.
@@ -511,9 +511,9 @@ func (v *ClusterFirewallLogRateLimit) UnmarshalText(text []byte) error {
 
 // ClusterFirewallOptions is the result of [Client.GetClusterFirewallOptions].
 type ClusterFirewallOptions struct {
-	EbTables      *bool                        `json:"ebtables,omitempty"` // Default true.
+	EBTables      *bool                        `json:"ebtables,omitempty"` // Default true.
 	Enable        *int64                       `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRatelimit  *ClusterFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	LogRateLimit  *ClusterFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
 	PolicyForward *string                      `json:"policy_forward,omitempty"` // One of ACCEPT, DROP.
 	PolicyIn      *string                      `json:"policy_in,omitempty"`      // One of ACCEPT, REJECT, DROP.
 	PolicyOut     *string                      `json:"policy_out,omitempty"`     // One of ACCEPT, REJECT, DROP.
@@ -525,9 +525,9 @@ type ClusterFirewallOptions struct {
 type UpdateClusterFirewallOptionsParams struct {
 	Delete        []string                     `json:"delete,omitempty" px:"list"`
 	Digest        *string                      `json:"digest,omitempty"`   // At most 64 characters.
-	EbTables      *bool                        `json:"ebtables,omitempty"` // Default true.
+	EBTables      *bool                        `json:"ebtables,omitempty"` // Default true.
 	Enable        *int64                       `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRatelimit  *ClusterFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	LogRateLimit  *ClusterFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
 	PolicyForward *string                      `json:"policy_forward,omitempty"` // One of ACCEPT, DROP.
 	PolicyIn      *string                      `json:"policy_in,omitempty"`      // One of ACCEPT, REJECT, DROP.
 	PolicyOut     *string                      `json:"policy_out,omitempty"`     // One of ACCEPT, REJECT, DROP.
@@ -590,7 +590,7 @@ type CreateClusterFirewallRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -637,10 +637,10 @@ type UpdateClusterFirewallRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`

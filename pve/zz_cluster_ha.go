@@ -50,7 +50,7 @@ type CreateHAGroupParams struct {
 	Group      string   `json:"group"`
 	Nodes      []string `json:"nodes" px:"list"`      // Required.
 	Comment    *string  `json:"comment,omitempty"`    // At most 4096 characters.
-	Nofailback *bool    `json:"nofailback,omitempty"` // Default false.
+	NoFailback *bool    `json:"nofailback,omitempty"` // Default false.
 	Restricted *bool    `json:"restricted,omitempty"` // Default false.
 	Type       *string  `json:"type,omitempty"`       // Always group.
 }
@@ -85,9 +85,9 @@ type UpdateHAGroupParams struct {
 	Group      string   `json:"group"`
 	Comment    *string  `json:"comment,omitempty"` // At most 4096 characters.
 	Delete     []string `json:"delete,omitempty" px:"list"`
-	Digest     *string  `json:"digest,omitempty"` // At most 64 characters.
+	Digest     *string  `json:"digest,omitempty"`     // At most 64 characters.
+	NoFailback *bool    `json:"nofailback,omitempty"` // Default false.
 	Nodes      []string `json:"nodes,omitempty" px:"list"`
-	Nofailback *bool    `json:"nofailback,omitempty"` // Default false.
 	Restricted *bool    `json:"restricted,omitempty"` // Default false.
 }
 
@@ -451,7 +451,7 @@ type HAStatusListItem struct {
 	Type          string  `json:"type"`                     // One of quorum, master, lrm, service, fencing.
 	ArmedState    *string `json:"armed-state,omitempty"`    // One of armed, standby, disarming, disarmed. Since 9.1.
 	AutoRebalance *bool   `json:"auto-rebalance,omitempty"` // Default true. Since 9.2.
-	CrmState      *string `json:"crm_state,omitempty"`
+	CRMState      *string `json:"crm_state,omitempty"`
 	Failback      *bool   `json:"failback,omitempty"` // Default true. Since 9.1.
 	MaxRelocate   *int64  `json:"max_relocate,omitempty"`
 	MaxRestart    *int64  `json:"max_restart,omitempty"`

@@ -22,7 +22,7 @@ func (c *Client) GetClusterJobIndex(ctx context.Context) ([]ClusterJobIndex, err
 
 // ClusterJobIndex is an element of the result of [Client.GetClusterJobIndex].
 type ClusterJobIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -217,7 +217,7 @@ type PCIMappingEntry struct {
 	Node        string  `json:"node"`
 	Path        string  `json:"path"`
 	Description *string `json:"description,omitempty"` // At most 4096 characters.
-	Iommugroup  *int64  `json:"iommugroup,omitempty"`
+	IOMMUGroup  *int64  `json:"iommugroup,omitempty"`
 	SubsystemID *string `json:"subsystem-id,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.

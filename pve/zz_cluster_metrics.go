@@ -109,18 +109,18 @@ type CreateMetricServerParams struct {
 	APIPathPrefix          *string `json:"api-path-prefix,omitempty"`
 	Bucket                 *string `json:"bucket,omitempty"`
 	Disable                *bool   `json:"disable,omitempty"`
-	Influxdbproto          *string `json:"influxdbproto,omitempty"` // One of udp, http, https. Default udp.
-	MTU                    *int64  `json:"mtu,omitempty"`           // 512 to 65536. Default 1500.
-	MaxBodySize            *int64  `json:"max-body-size,omitempty"` // At least 1. Default 25000000.
+	InfluxDBProto          *string `json:"influxdbproto,omitempty"`            // One of udp, http, https. Default udp.
+	MTU                    *int64  `json:"mtu,omitempty"`                      // 512 to 65536. Default 1500.
+	MaxBodySize            *int64  `json:"max-body-size,omitempty"`            // At least 1. Default 25000000.
+	OTelCompression        *string `json:"otel-compression,omitempty"`         // One of none, gzip. Default gzip. Since 9.1.
+	OTelHeaders            *string `json:"otel-headers,omitempty"`             // At most 1024 characters. Since 9.1.
+	OTelMaxBodySize        *int64  `json:"otel-max-body-size,omitempty"`       // At least 1024. Default 10000000. Since 9.1.
+	OTelPath               *string `json:"otel-path,omitempty"`                // Default /v1/metrics. Since 9.1.
+	OTelProtocol           *string `json:"otel-protocol,omitempty"`            // One of http, https. Default https. Since 9.1.
+	OTelResourceAttributes *string `json:"otel-resource-attributes,omitempty"` // At most 1024 characters. Since 9.1.
+	OTelTimeout            *int64  `json:"otel-timeout,omitempty"`             // 1 to 10. Default 5. Since 9.1.
+	OTelVerifySSL          *bool   `json:"otel-verify-ssl,omitempty"`          // Default true. Since 9.1.
 	Organization           *string `json:"organization,omitempty"`
-	OtelCompression        *string `json:"otel-compression,omitempty"`         // One of none, gzip. Default gzip. Since 9.1.
-	OtelHeaders            *string `json:"otel-headers,omitempty"`             // At most 1024 characters. Since 9.1.
-	OtelMaxBodySize        *int64  `json:"otel-max-body-size,omitempty"`       // At least 1024. Default 10000000. Since 9.1.
-	OtelPath               *string `json:"otel-path,omitempty"`                // Default /v1/metrics. Since 9.1.
-	OtelProtocol           *string `json:"otel-protocol,omitempty"`            // One of http, https. Default https. Since 9.1.
-	OtelResourceAttributes *string `json:"otel-resource-attributes,omitempty"` // At most 1024 characters. Since 9.1.
-	OtelTimeout            *int64  `json:"otel-timeout,omitempty"`             // 1 to 10. Default 5. Since 9.1.
-	OtelVerifySSL          *bool   `json:"otel-verify-ssl,omitempty"`          // Default true. Since 9.1.
 	Path                   *string `json:"path,omitempty"`
 	Proto                  *string `json:"proto,omitempty"`   // One of udp, tcp.
 	Timeout                *int64  `json:"timeout,omitempty"` // At least 0. Default 1.
@@ -147,18 +147,18 @@ type UpdateMetricServerParams struct {
 	Delete                 []string `json:"delete,omitempty" px:"list"`
 	Digest                 *string  `json:"digest,omitempty"` // At most 64 characters.
 	Disable                *bool    `json:"disable,omitempty"`
-	Influxdbproto          *string  `json:"influxdbproto,omitempty"` // One of udp, http, https. Default udp.
-	MTU                    *int64   `json:"mtu,omitempty"`           // 512 to 65536. Default 1500.
-	MaxBodySize            *int64   `json:"max-body-size,omitempty"` // At least 1. Default 25000000.
+	InfluxDBProto          *string  `json:"influxdbproto,omitempty"`            // One of udp, http, https. Default udp.
+	MTU                    *int64   `json:"mtu,omitempty"`                      // 512 to 65536. Default 1500.
+	MaxBodySize            *int64   `json:"max-body-size,omitempty"`            // At least 1. Default 25000000.
+	OTelCompression        *string  `json:"otel-compression,omitempty"`         // One of none, gzip. Default gzip. Since 9.1.
+	OTelHeaders            *string  `json:"otel-headers,omitempty"`             // At most 1024 characters. Since 9.1.
+	OTelMaxBodySize        *int64   `json:"otel-max-body-size,omitempty"`       // At least 1024. Default 10000000. Since 9.1.
+	OTelPath               *string  `json:"otel-path,omitempty"`                // Default /v1/metrics. Since 9.1.
+	OTelProtocol           *string  `json:"otel-protocol,omitempty"`            // One of http, https. Default https. Since 9.1.
+	OTelResourceAttributes *string  `json:"otel-resource-attributes,omitempty"` // At most 1024 characters. Since 9.1.
+	OTelTimeout            *int64   `json:"otel-timeout,omitempty"`             // 1 to 10. Default 5. Since 9.1.
+	OTelVerifySSL          *bool    `json:"otel-verify-ssl,omitempty"`          // Default true. Since 9.1.
 	Organization           *string  `json:"organization,omitempty"`
-	OtelCompression        *string  `json:"otel-compression,omitempty"`         // One of none, gzip. Default gzip. Since 9.1.
-	OtelHeaders            *string  `json:"otel-headers,omitempty"`             // At most 1024 characters. Since 9.1.
-	OtelMaxBodySize        *int64   `json:"otel-max-body-size,omitempty"`       // At least 1024. Default 10000000. Since 9.1.
-	OtelPath               *string  `json:"otel-path,omitempty"`                // Default /v1/metrics. Since 9.1.
-	OtelProtocol           *string  `json:"otel-protocol,omitempty"`            // One of http, https. Default https. Since 9.1.
-	OtelResourceAttributes *string  `json:"otel-resource-attributes,omitempty"` // At most 1024 characters. Since 9.1.
-	OtelTimeout            *int64   `json:"otel-timeout,omitempty"`             // 1 to 10. Default 5. Since 9.1.
-	OtelVerifySSL          *bool    `json:"otel-verify-ssl,omitempty"`          // Default true. Since 9.1.
 	Path                   *string  `json:"path,omitempty"`
 	Proto                  *string  `json:"proto,omitempty"`   // One of udp, tcp.
 	Timeout                *int64   `json:"timeout,omitempty"` // At least 0. Default 1.

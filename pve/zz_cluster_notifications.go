@@ -289,7 +289,7 @@ type SMTPEndpointListItem struct {
 	MailToUser  []string `json:"mailto-user,omitempty"`
 	Mode        *string  `json:"mode,omitempty"` // One of insecure, starttls, tls. Default tls.
 	Port        *int64   `json:"port,omitempty"`
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -307,7 +307,7 @@ type CreateSMTPEndpointParams struct {
 	Mode        *string  `json:"mode,omitempty"` // One of insecure, starttls, tls. Default tls.
 	Password    *string  `json:"password,omitempty"`
 	Port        *int64   `json:"port,omitempty"`
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // CreateSMTPEndpoint calls POST /cluster/notifications/endpoints/smtp.
@@ -351,7 +351,7 @@ type SMTPEndpoint struct {
 	MailToUser  []string `json:"mailto-user,omitempty"`
 	Mode        *string  `json:"mode,omitempty"` // One of insecure, starttls, tls. Default tls.
 	Port        *int64   `json:"port,omitempty"`
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -371,7 +371,7 @@ type UpdateSMTPEndpointParams struct {
 	Password    *string  `json:"password,omitempty"`
 	Port        *int64   `json:"port,omitempty"`
 	Server      *string  `json:"server,omitempty"`
-	UserName    *string  `json:"username,omitempty"`
+	Username    *string  `json:"username,omitempty"`
 }
 
 // UpdateSMTPEndpoint calls PUT /cluster/notifications/endpoints/smtp/{name}.

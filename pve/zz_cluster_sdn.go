@@ -72,10 +72,10 @@ type SDNController struct {
 	BGPMode             *string               `json:"bgp-mode,omitempty"` // One of auto, external, internal. Default auto.
 	BGPMultipathAsRelax *bool                 `json:"bgp-multipath-as-relax,omitempty"`
 	Digest              *string               `json:"digest,omitempty"`
-	Ebgp                *bool                 `json:"ebgp,omitempty"`
-	EbgpMultihop        *int64                `json:"ebgp-multihop,omitempty"`
+	EBGP                *bool                 `json:"ebgp,omitempty"`
+	EBGPMultihop        *int64                `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string               `json:"isis-domain,omitempty"`
-	ISISIFaces          []string              `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces          []string              `json:"isis-ifaces,omitempty" px:"list"`
 	ISISNet             *string               `json:"isis-net,omitempty"`
 	Loopback            *string               `json:"loopback,omitempty"`
 	Node                *string               `json:"node,omitempty"`
@@ -93,10 +93,10 @@ type SDNControllerPending struct {
 	ASN                 *int64   `json:"asn,omitempty"`      // 0 to 4294967295.
 	BGPMode             *string  `json:"bgp-mode,omitempty"` // One of auto, external, internal. Default auto.
 	BGPMultipathAsRelax *bool    `json:"bgp-multipath-as-relax,omitempty"`
-	Ebgp                *bool    `json:"ebgp,omitempty"`
-	EbgpMultihop        *int64   `json:"ebgp-multihop,omitempty"`
+	EBGP                *bool    `json:"ebgp,omitempty"`
+	EBGPMultihop        *int64   `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string  `json:"isis-domain,omitempty"`
-	ISISIFaces          []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces          []string `json:"isis-ifaces,omitempty" px:"list"`
 	ISISNet             *string  `json:"isis-net,omitempty"`
 	Loopback            *string  `json:"loopback,omitempty"`
 	Node                *string  `json:"node,omitempty"`
@@ -114,11 +114,11 @@ type CreateSDNControllerParams struct {
 	ASN                     *int64   `json:"asn,omitempty"`      // 0 to 4294967295.
 	BGPMode                 *string  `json:"bgp-mode,omitempty"` // One of auto, external, internal. Default auto. Since 9.2.
 	BGPMultipathAsPathRelax *bool    `json:"bgp-multipath-as-path-relax,omitempty"`
-	Ebgp                    *bool    `json:"ebgp,omitempty"`
-	EbgpMultihop            *int64   `json:"ebgp-multihop,omitempty"`
+	EBGP                    *bool    `json:"ebgp,omitempty"`
+	EBGPMultihop            *int64   `json:"ebgp-multihop,omitempty"`
 	Fabric                  *string  `json:"fabric,omitempty"` // Since 9.1.
 	ISISDomain              *string  `json:"isis-domain,omitempty"`
-	ISISIFaces              []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list"`
 	ISISNet                 *string  `json:"isis-net,omitempty"`   // 20 to 50 characters.
 	LockToken               *string  `json:"lock-token,omitempty"` // Since 9.1.
 	Loopback                *string  `json:"loopback,omitempty"`
@@ -167,11 +167,11 @@ type UpdateSDNControllerParams struct {
 	BGPMultipathAsPathRelax *bool    `json:"bgp-multipath-as-path-relax,omitempty"`
 	Delete                  []string `json:"delete,omitempty" px:"list"`
 	Digest                  *string  `json:"digest,omitempty"` // At most 64 characters.
-	Ebgp                    *bool    `json:"ebgp,omitempty"`
-	EbgpMultihop            *int64   `json:"ebgp-multihop,omitempty"`
+	EBGP                    *bool    `json:"ebgp,omitempty"`
+	EBGPMultihop            *int64   `json:"ebgp-multihop,omitempty"`
 	Fabric                  *string  `json:"fabric,omitempty"` // Since 9.1.
 	ISISDomain              *string  `json:"isis-domain,omitempty"`
-	ISISIFaces              []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list"`
 	ISISNet                 *string  `json:"isis-net,omitempty"`   // 20 to 50 characters.
 	LockToken               *string  `json:"lock-token,omitempty"` // Since 9.1.
 	Loopback                *string  `json:"loopback,omitempty"`
@@ -239,8 +239,8 @@ type CreateSDNDNSPluginParams struct {
 	URL           string  `json:"url"`
 	Fingerprint   *string `json:"fingerprint,omitempty"`
 	LockToken     *string `json:"lock-token,omitempty"` // Since 9.1.
-	Reversemaskv6 *int64  `json:"reversemaskv6,omitempty"`
-	Reversev6mask *int64  `json:"reversev6mask,omitempty"`
+	ReverseMaskV6 *int64  `json:"reversemaskv6,omitempty"`
+	ReverseV6Mask *int64  `json:"reversev6mask,omitempty"`
 	TTL           *int64  `json:"ttl,omitempty"`
 }
 
@@ -277,7 +277,7 @@ type UpdateSDNDNSPluginParams struct {
 	Fingerprint   *string  `json:"fingerprint,omitempty"`
 	Key           *string  `json:"key,omitempty"`
 	LockToken     *string  `json:"lock-token,omitempty"` // Since 9.1.
-	Reversemaskv6 *int64   `json:"reversemaskv6,omitempty"`
+	ReverseMaskV6 *int64   `json:"reversemaskv6,omitempty"`
 	TTL           *int64   `json:"ttl,omitempty"`
 	URL           *string  `json:"url,omitempty"`
 }
@@ -345,7 +345,7 @@ func (c *Client) GetSDNFabricIndex(ctx context.Context) ([]SDNFabricIndex, error
 
 // SDNFabricIndex is an element of the result of [Client.GetSDNFabricIndex].
 type SDNFabricIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -375,7 +375,7 @@ type SDNFabric struct {
 	Protocol            string          `json:"protocol"` // One of openfabric, ospf, wireguard, bgp.
 	Redistribute        json.RawMessage `json:"redistribute"`
 	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CsnpInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
 	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
 	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
 	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
@@ -409,11 +409,11 @@ type SDNFabricNode struct {
 // A SDNFabricNodePeer is a text of keys and values, such as the value of peers. It keeps the text it
 // was read from.
 type SDNFabricNodePeer struct {
-	IFace               string  `json:"iface"`
+	Iface               string  `json:"iface"`
 	Node                string  `json:"node"`
 	Type                string  `json:"type"` // One of internal, external.
 	Endpoint            *string `json:"endpoint,omitempty"`
-	NodeIFace           *string `json:"node_iface,omitempty"`
+	NodeIface           *string `json:"node_iface,omitempty"`
 	SkipRouteGeneration *bool   `json:"skip_route_generation,omitempty"` // Default false.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
@@ -471,7 +471,7 @@ type CreateSDNFabricParams struct {
 	Protocol            string          `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
 	Redistribute        json.RawMessage `json:"redistribute"`             // Required. Since 9.2.
 	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CsnpInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
 	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
 	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
 	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
@@ -515,7 +515,7 @@ type UpdateSDNFabricParams struct {
 	Protocol            string          `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
 	Redistribute        json.RawMessage `json:"redistribute"`             // Required. Since 9.2.
 	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CsnpInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
 	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
 	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
 	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
@@ -612,11 +612,11 @@ func (c *Client) AddSDNFabricNode(ctx context.Context, p AddSDNFabricNodeParams)
 // A SDNFabricPeer is a text of keys and values, such as the value of peers. It keeps the text it was
 // read from.
 type SDNFabricPeer struct {
-	IFace               string  `json:"iface"`
+	Iface               string  `json:"iface"`
 	Node                string  `json:"node"`
 	Type                string  `json:"type"` // One of internal, external.
 	Endpoint            *string `json:"endpoint,omitempty"`
-	NodeIFace           *string `json:"node_iface,omitempty"`
+	NodeIface           *string `json:"node_iface,omitempty"`
 	SkipRouteGeneration *bool   `json:"skip_route_generation,omitempty"` // Default false.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
@@ -1460,7 +1460,7 @@ type SDNVNet struct {
 	Pending      *SDNVNetPending `json:"pending,omitempty"`
 	State        *string         `json:"state,omitempty"` // One of new, changed, deleted.
 	Tag          *int64          `json:"tag,omitempty"`   // 1 to 16777215.
-	Vlanaware    *bool           `json:"vlanaware,omitempty"`
+	VLANAware    *bool           `json:"vlanaware,omitempty"`
 	Zone         *string         `json:"zone,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -1471,7 +1471,7 @@ type SDNVNetPending struct {
 	Alias        *string `json:"alias,omitempty"` // At most 256 characters.
 	IsolatePorts *bool   `json:"isolate-ports,omitempty"`
 	Tag          *int64  `json:"tag,omitempty"` // 1 to 16777215.
-	Vlanaware    *bool   `json:"vlanaware,omitempty"`
+	VLANAware    *bool   `json:"vlanaware,omitempty"`
 	Zone         *string `json:"zone,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -1486,7 +1486,7 @@ type CreateSDNVNetParams struct {
 	LockToken    *string `json:"lock-token,omitempty"` // Since 9.1.
 	Tag          *int64  `json:"tag,omitempty"`        // 1 to 16777215.
 	Type         *string `json:"type,omitempty"`       // Always vnet.
-	Vlanaware    *bool   `json:"vlanaware,omitempty"`
+	VLANAware    *bool   `json:"vlanaware,omitempty"`
 }
 
 // CreateSDNVNet calls POST /cluster/sdn/vnets.
@@ -1527,7 +1527,7 @@ type UpdateSDNVNetParams struct {
 	IsolatePorts *bool    `json:"isolate-ports,omitempty"`
 	LockToken    *string  `json:"lock-token,omitempty"` // Since 9.1.
 	Tag          *int64   `json:"tag,omitempty"`        // 1 to 16777215.
-	Vlanaware    *bool    `json:"vlanaware,omitempty"`
+	VLANAware    *bool    `json:"vlanaware,omitempty"`
 	Zone         *string  `json:"zone,omitempty"`
 }
 
@@ -1651,7 +1651,7 @@ type CreateSDNVNetFirewallRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -1700,10 +1700,10 @@ type UpdateSDNVNetFirewallRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`
@@ -1921,9 +1921,9 @@ type SDNZone struct {
 	Controller               *string         `json:"controller,omitempty"`
 	DHCP                     *string         `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string         `json:"dns,omitempty"`
+	DNSZone                  *string         `json:"dnszone,omitempty"`
 	Digest                   *string         `json:"digest,omitempty"`
-	DisableArpNdSuppression  *bool           `json:"disable-arp-nd-suppression,omitempty"`
-	Dnszone                  *string         `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool           `json:"disable-arp-nd-suppression,omitempty"`
 	ExitNodes                []string        `json:"exitnodes,omitempty" px:"list"`
 	ExitNodesLocalRouting    *bool           `json:"exitnodes-local-routing,omitempty"`
 	ExitNodesPrimary         *string         `json:"exitnodes-primary,omitempty"`
@@ -1933,8 +1933,8 @@ type SDNZone struct {
 	Nodes                    *string         `json:"nodes,omitempty"`
 	Peers                    []string        `json:"peers,omitempty" px:"list"`
 	Pending                  *SDNZonePending `json:"pending,omitempty"`
-	Reversedns               *string         `json:"reversedns,omitempty"`
-	RtImport                 []string        `json:"rt-import,omitempty" px:"list"`
+	RTImport                 []string        `json:"rt-import,omitempty" px:"list"`
+	ReverseDNS               *string         `json:"reversedns,omitempty"`
 	SecondaryControllers     []string        `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters.
 	State                    *string         `json:"state,omitempty"`                 // One of new, changed, deleted.
 	Tag                      *int64          `json:"tag,omitempty"`                   // At least 0.
@@ -1953,8 +1953,8 @@ type SDNZonePending struct {
 	Controller               *string  `json:"controller,omitempty"`
 	DHCP                     *string  `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string  `json:"dns,omitempty"`
-	DisableArpNdSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
-	Dnszone                  *string  `json:"dnszone,omitempty"`
+	DNSZone                  *string  `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
 	ExitNodes                []string `json:"exitnodes,omitempty" px:"list"`
 	ExitNodesLocalRouting    *bool    `json:"exitnodes-local-routing,omitempty"`
 	ExitNodesPrimary         *string  `json:"exitnodes-primary,omitempty"`
@@ -1963,8 +1963,8 @@ type SDNZonePending struct {
 	MTU                      *int64   `json:"mtu,omitempty"`
 	Nodes                    *string  `json:"nodes,omitempty"`
 	Peers                    []string `json:"peers,omitempty" px:"list"`
-	Reversedns               *string  `json:"reversedns,omitempty"`
-	RtImport                 []string `json:"rt-import,omitempty" px:"list"`
+	RTImport                 []string `json:"rt-import,omitempty" px:"list"`
+	ReverseDNS               *string  `json:"reversedns,omitempty"`
 	SecondaryControllers     []string `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters.
 	Tag                      *int64   `json:"tag,omitempty"`                   // At least 0.
 	VLANProtocol             *string  `json:"vlan-protocol,omitempty"`         // One of 802.1q, 802.1ad. Default 802.1q.
@@ -1984,8 +1984,8 @@ type CreateSDNZoneParams struct {
 	Controller               *string  `json:"controller,omitempty"`
 	DHCP                     *string  `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string  `json:"dns,omitempty"`
-	DisableArpNdSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
-	Dnszone                  *string  `json:"dnszone,omitempty"`
+	DNSZone                  *string  `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
 	DpID                     *int64   `json:"dp-id,omitempty"`
 	ExitNodes                []string `json:"exitnodes,omitempty" px:"list"`
 	ExitNodesLocalRouting    *bool    `json:"exitnodes-local-routing,omitempty"`
@@ -1997,8 +1997,8 @@ type CreateSDNZoneParams struct {
 	MTU                      *int64   `json:"mtu,omitempty"`
 	Nodes                    []string `json:"nodes,omitempty" px:"list"`
 	Peers                    []string `json:"peers,omitempty" px:"list"`
-	Reversedns               *string  `json:"reversedns,omitempty"`
-	RtImport                 []string `json:"rt-import,omitempty" px:"list"`
+	RTImport                 []string `json:"rt-import,omitempty" px:"list"`
+	ReverseDNS               *string  `json:"reversedns,omitempty"`
 	SecondaryControllers     []string `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters. Since 9.2.
 	Tag                      *int64   `json:"tag,omitempty"`                   // At least 0.
 	VLANProtocol             *string  `json:"vlan-protocol,omitempty"`         // One of 802.1q, 802.1ad. Default 802.1q.
@@ -2044,10 +2044,10 @@ type UpdateSDNZoneParams struct {
 	Controller               *string  `json:"controller,omitempty"`
 	DHCP                     *string  `json:"dhcp,omitempty"` // Always dnsmasq.
 	DNS                      *string  `json:"dns,omitempty"`
+	DNSZone                  *string  `json:"dnszone,omitempty"`
 	Delete                   []string `json:"delete,omitempty" px:"list"`
 	Digest                   *string  `json:"digest,omitempty"` // At most 64 characters.
-	DisableArpNdSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
-	Dnszone                  *string  `json:"dnszone,omitempty"`
+	DisableARPNDSuppression  *bool    `json:"disable-arp-nd-suppression,omitempty"`
 	DpID                     *int64   `json:"dp-id,omitempty"`
 	ExitNodes                []string `json:"exitnodes,omitempty" px:"list"`
 	ExitNodesLocalRouting    *bool    `json:"exitnodes-local-routing,omitempty"`
@@ -2059,8 +2059,8 @@ type UpdateSDNZoneParams struct {
 	MTU                      *int64   `json:"mtu,omitempty"`
 	Nodes                    []string `json:"nodes,omitempty" px:"list"`
 	Peers                    []string `json:"peers,omitempty" px:"list"`
-	Reversedns               *string  `json:"reversedns,omitempty"`
-	RtImport                 []string `json:"rt-import,omitempty" px:"list"`
+	RTImport                 []string `json:"rt-import,omitempty" px:"list"`
+	ReverseDNS               *string  `json:"reversedns,omitempty"`
 	SecondaryControllers     []string `json:"secondary-controllers,omitempty"` // Each 2 to 64 characters. Since 9.2.
 	Tag                      *int64   `json:"tag,omitempty"`                   // At least 0.
 	VLANProtocol             *string  `json:"vlan-protocol,omitempty"`         // One of 802.1q, 802.1ad. Default 802.1q.

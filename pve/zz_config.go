@@ -96,7 +96,7 @@ func (v *NodeACMEDomain) UnmarshalText(text []byte) error {
 // NodeConfig is the result of [Client.GetNodeConfig].
 type NodeConfig struct {
 	ACME                *NodeACME              `json:"acme,omitempty"`
-	Acmedomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`         // acmedomain0, acmedomain1, and so on.
+	ACMEDomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`         // acmedomain0, acmedomain1, and so on.
 	BallooningTarget    *int64                 `json:"ballooning-target,omitempty"`     // 0 to 100. Default 80.
 	Description         *string                `json:"description,omitempty"`           // At most 65536 characters.
 	Digest              *string                `json:"digest,omitempty"`                // At most 40 characters.
@@ -142,7 +142,7 @@ func (v *NodeWakeOnLAN) UnmarshalText(text []byte) error {
 type UpdateNodeConfigParams struct {
 	Node                string                 `json:"node"`
 	ACME                *NodeACME              `json:"acme,omitempty"`
-	Acmedomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`     // acmedomain0, acmedomain1, and so on.
+	ACMEDomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`     // acmedomain0, acmedomain1, and so on.
 	BallooningTarget    *int64                 `json:"ballooning-target,omitempty"` // 0 to 100. Default 80.
 	Delete              []string               `json:"delete,omitempty" px:"list"`
 	Description         *string                `json:"description,omitempty"`           // At most 65536 characters.

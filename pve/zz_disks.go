@@ -56,7 +56,7 @@ type DirectoryMountListItem struct {
 	Options  string `json:"options"`
 	Path     string `json:"path"`
 	Type     string `json:"type"`
-	Unitfile string `json:"unitfile"`
+	UnitFile string `json:"unitfile"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -67,7 +67,7 @@ type CreateDirectoryMountParams struct {
 	Device     string  `json:"device"`
 	Name       string  `json:"name"`
 	AddStorage *bool   `json:"add_storage,omitempty"` // Default false.
-	FileSystem *string `json:"filesystem,omitempty"`  // One of ext4, xfs. Default ext4.
+	Filesystem *string `json:"filesystem,omitempty"`  // One of ext4, xfs. Default ext4.
 }
 
 // CreateDirectoryMount calls POST /nodes/{node}/disks/directory.
@@ -122,7 +122,7 @@ func (c *Client) InitGPTDisk(ctx context.Context, p InitGPTDiskParams) (UPID, er
 type ListDisksParams struct {
 	Node              string  `json:"node"`
 	IncludePartitions *bool   `json:"include-partitions,omitempty"` // Default false.
-	Skipsmart         *bool   `json:"skipsmart,omitempty"`          // Default false.
+	SkipSMART         *bool   `json:"skipsmart,omitempty"`          // Default false.
 	Type              *string `json:"type,omitempty"`               // One of unused, journal_disks.
 }
 
@@ -259,8 +259,8 @@ func (c *Client) ListLVMThinPools(ctx context.Context, p ListLVMThinPoolsParams)
 
 // LVMThinPoolListItem is an element of the result of [Client.ListLVMThinPools].
 type LVMThinPoolListItem struct {
-	Lv           string `json:"lv"`
-	LvSize       int64  `json:"lv_size"`
+	LV           string `json:"lv"`
+	LVSize       int64  `json:"lv_size"`
 	MetadataSize int64  `json:"metadata_size"`
 	MetadataUsed int64  `json:"metadata_used"`
 	Used         int64  `json:"used"`
@@ -312,7 +312,7 @@ func (c *Client) DeleteLVMThinPool(ctx context.Context, p DeleteLVMThinPoolParam
 type GetDiskSMARTParams struct {
 	Node       string `json:"node"`
 	Disk       string `json:"disk"`
-	Healthonly *bool  `json:"healthonly,omitempty"`
+	HealthOnly *bool  `json:"healthonly,omitempty"`
 }
 
 // GetDiskSMART calls GET /nodes/{node}/disks/smart.
@@ -389,7 +389,7 @@ type CreateZFSPoolParams struct {
 	Node        string                    `json:"node"`
 	Devices     []string                  `json:"devices" px:"list"` // Required.
 	Name        string                    `json:"name"`
-	Raidlevel   string                    `json:"raidlevel"`             // One of single, mirror, raid10, raidz, raidz2, raidz3, draid, draid2, draid3.
+	RAIDLevel   string                    `json:"raidlevel"`             // One of single, mirror, raid10, raidz, raidz2, raidz3, draid, draid2, draid3.
 	AddStorage  *bool                     `json:"add_storage,omitempty"` // Default false.
 	Ashift      *int64                    `json:"ashift,omitempty"`      // 9 to 16. Default 12.
 	Compression *string                   `json:"compression,omitempty"` // One of on, off, gzip, lz4, lzjb, zle, zstd. Default on.

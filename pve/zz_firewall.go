@@ -76,21 +76,21 @@ type NodeFirewallOptions struct {
 	LogLevelForward                  *string `json:"log_level_forward,omitempty"`          // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	LogLevelIn                       *string `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	LogLevelOut                      *string `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
-	LogNfConntrack                   *bool   `json:"log_nf_conntrack,omitempty"`           // Default false.
-	Ndp                              *bool   `json:"ndp,omitempty"`                        // Default true.
-	NfConntrackAllowInvalid          *bool   `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
-	NfConntrackHelpers               *string `json:"nf_conntrack_helpers,omitempty"`
-	NfConntrackMax                   *int64  `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
-	NfConntrackTCPTimeoutEstablished *int64  `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
-	NfConntrackTCPTimeoutSYNRecv     *int64  `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
-	Nftables                         *bool   `json:"nftables,omitempty"`                             // Default false.
-	Nosmurfs                         *bool   `json:"nosmurfs,omitempty"`
-	ProtectionSynflood               *bool   `json:"protection_synflood,omitempty"`       // Default false.
-	ProtectionSynfloodBurst          *int64  `json:"protection_synflood_burst,omitempty"` // Default 1000.
-	ProtectionSynfloodRate           *int64  `json:"protection_synflood_rate,omitempty"`  // Default 200.
+	LogNFConntrack                   *bool   `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool   `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               *string `json:"nf_conntrack_helpers,omitempty"`
+	NFConntrackMax                   *int64  `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64  `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64  `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool   `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool   `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool   `json:"nosmurfs,omitempty"`
+	ProtectionSynFlood               *bool   `json:"protection_synflood,omitempty"`       // Default false.
+	ProtectionSynFloodBurst          *int64  `json:"protection_synflood_burst,omitempty"` // Default 1000.
+	ProtectionSynFloodRate           *int64  `json:"protection_synflood_rate,omitempty"`  // Default 200.
 	SmurfLogLevel                    *string `json:"smurf_log_level,omitempty"`           // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
+	TCPFlags                         *bool   `json:"tcpflags,omitempty"`                  // Default false.
 	TCPFlagsLogLevel                 *string `json:"tcp_flags_log_level,omitempty"`       // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
-	Tcpflags                         *bool   `json:"tcpflags,omitempty"`                  // Default false.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -104,21 +104,21 @@ type UpdateNodeFirewallOptionsParams struct {
 	LogLevelForward                  *string  `json:"log_level_forward,omitempty"`          // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	LogLevelIn                       *string  `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	LogLevelOut                      *string  `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
-	LogNfConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
-	Ndp                              *bool    `json:"ndp,omitempty"`                        // Default true.
-	NfConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
-	NfConntrackHelpers               *string  `json:"nf_conntrack_helpers,omitempty"`
-	NfConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
-	NfConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
-	NfConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
-	Nftables                         *bool    `json:"nftables,omitempty"`                             // Default false.
-	Nosmurfs                         *bool    `json:"nosmurfs,omitempty"`
-	ProtectionSynflood               *bool    `json:"protection_synflood,omitempty"`       // Default false.
-	ProtectionSynfloodBurst          *int64   `json:"protection_synflood_burst,omitempty"` // Default 1000.
-	ProtectionSynfloodRate           *int64   `json:"protection_synflood_rate,omitempty"`  // Default 200.
+	LogNFConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               *string  `json:"nf_conntrack_helpers,omitempty"`
+	NFConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool    `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool    `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool    `json:"nosmurfs,omitempty"`
+	ProtectionSynFlood               *bool    `json:"protection_synflood,omitempty"`       // Default false.
+	ProtectionSynFloodBurst          *int64   `json:"protection_synflood_burst,omitempty"` // Default 1000.
+	ProtectionSynFloodRate           *int64   `json:"protection_synflood_rate,omitempty"`  // Default 200.
 	SmurfLogLevel                    *string  `json:"smurf_log_level,omitempty"`           // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
+	TCPFlags                         *bool    `json:"tcpflags,omitempty"`                  // Default false.
 	TCPFlagsLogLevel                 *string  `json:"tcp_flags_log_level,omitempty"`       // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
-	Tcpflags                         *bool    `json:"tcpflags,omitempty"`                  // Default false.
 }
 
 // UpdateNodeFirewallOptions calls PUT /nodes/{node}/firewall/options.
@@ -157,7 +157,7 @@ type CreateNodeFirewallRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -206,10 +206,10 @@ type UpdateNodeFirewallRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`

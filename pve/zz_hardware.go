@@ -55,7 +55,7 @@ type PCIDeviceListItem struct {
 	Class               string  `json:"class"`
 	Device              string  `json:"device"`
 	ID                  string  `json:"id"`
-	Iommugroup          int64   `json:"iommugroup"`
+	IOMMUGroup          int64   `json:"iommugroup"`
 	Vendor              string  `json:"vendor"`
 	DeviceName          *string `json:"device_name,omitempty"`
 	MDev                *bool   `json:"mdev,omitempty"`
@@ -137,18 +137,18 @@ func (c *Client) ListUSBDevices(ctx context.Context, p ListUSBDevicesParams) ([]
 
 // USBDeviceListItem is an element of the result of [Client.ListUSBDevices].
 type USBDeviceListItem struct {
-	Busnum       int64   `json:"busnum"`
+	BusNum       int64   `json:"busnum"`
 	Class        int64   `json:"class"`
-	Devnum       int64   `json:"devnum"`
+	DevNum       int64   `json:"devnum"`
 	Level        int64   `json:"level"`
 	Port         int64   `json:"port"`
-	Prodid       string  `json:"prodid"`
+	ProdID       string  `json:"prodid"`
 	Speed        string  `json:"speed"`
-	Vendid       string  `json:"vendid"`
+	VendID       string  `json:"vendid"`
 	Manufacturer *string `json:"manufacturer,omitempty"`
 	Product      *string `json:"product,omitempty"`
 	Serial       *string `json:"serial,omitempty"`
-	Usbpath      *string `json:"usbpath,omitempty"`
+	USBPath      *string `json:"usbpath,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

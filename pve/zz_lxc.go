@@ -35,8 +35,8 @@ type ContainerListItem struct {
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
 	Disk               *uint64  `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
-	Diskread           *uint64  `json:"diskread,omitempty"`  // Bytes.
 	Lock               *string  `json:"lock,omitempty"`
 	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
 	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
@@ -45,11 +45,11 @@ type ContainerListItem struct {
 	Name               *string  `json:"name,omitempty"`
 	NetIn              *uint64  `json:"netin,omitempty"`              // Bytes.
 	NetOut             *uint64  `json:"netout,omitempty"`             // Bytes.
-	Pressurecpusome    *float64 `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	Pressureiofull     *float64 `json:"pressureiofull,omitempty"`     // Since 9.1.
-	Pressureiosome     *float64 `json:"pressureiosome,omitempty"`     // Since 9.1.
-	Pressurememoryfull *float64 `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	Pressurememorysome *float64 `json:"pressurememorysome,omitempty"` // Since 9.1.
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"` // Since 9.1.
 	Tags               *string  `json:"tags,omitempty"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`   // Seconds.
@@ -83,7 +83,7 @@ type CreateContainerParams struct {
 	Lock               *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP                 map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0, mp1, and so on.
 	Memory             *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
-	NameServer         []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver         []string                      `json:"nameserver,omitempty" px:"list"`
 	Net                map[int]ContainerNet          `json:"net[n],omitempty"`   // net0, net1, and so on.
 	OSType             *string                       `json:"ostype,omitempty"`   // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot             *bool                         `json:"onboot,omitempty"`   // Default false.
@@ -95,7 +95,7 @@ type CreateContainerParams struct {
 	SSHPublicKeys      *string                       `json:"ssh-public-keys,omitempty"`
 	SearchDomain       []string                      `json:"searchdomain,omitempty" px:"list"`
 	Start              *bool                         `json:"start,omitempty"` // Default false.
-	StartUp            *GuestStartup                 `json:"startup,omitempty"`
+	Startup            *GuestStartup                 `json:"startup,omitempty"`
 	Storage            *string                       `json:"storage,omitempty"` // Default local.
 	Swap               *int64                        `json:"swap,omitempty"`    // At least 0. Default 512.
 	TTY                *int64                        `json:"tty,omitempty"`     // 0 to 6. Default 2.
@@ -194,8 +194,8 @@ type ContainerMountPoint struct {
 	ACL          *bool   `json:"acl,omitempty"`
 	Backup       *bool   `json:"backup,omitempty"`
 	IDMap        *string `json:"idmap,omitempty"`
-	Keepattrs    *bool   `json:"keepattrs,omitempty"` // Default false.
-	Mountoptions *string `json:"mountoptions,omitempty"`
+	KeepAttrs    *bool   `json:"keepattrs,omitempty"` // Default false.
+	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
 	Ro           *bool   `json:"ro,omitempty"`
@@ -232,10 +232,10 @@ type ContainerNet struct {
 	Name        string   `json:"name"`
 	Bridge      *string  `json:"bridge,omitempty"`
 	Firewall    *bool    `json:"firewall,omitempty"`
-	Gw          *string  `json:"gw,omitempty"`  // An IPv4 address.
-	Gw6         *string  `json:"gw6,omitempty"` // An IPv6 address.
+	Gw          *string  `json:"gw,omitempty"`     // An IPv4 address.
+	Gw6         *string  `json:"gw6,omitempty"`    // An IPv6 address.
+	HWAddr      *string  `json:"hwaddr,omitempty"` // A MAC address.
 	HostManaged *bool    `json:"host-managed,omitempty"`
-	Hwaddr      *string  `json:"hwaddr,omitempty"` // A MAC address.
 	IP          *string  `json:"ip,omitempty"`
 	IP6         *string  `json:"ip6,omitempty"`
 	LinkDown    *bool    `json:"link_down,omitempty"`
@@ -275,7 +275,7 @@ type ContainerRootFS struct {
 	Volume       string  `json:"volume" px:"default"`
 	ACL          *bool   `json:"acl,omitempty"`
 	IDMap        *string `json:"idmap,omitempty"`
-	Mountoptions *string `json:"mountoptions,omitempty"`
+	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
 	Ro           *bool   `json:"ro,omitempty"`
@@ -385,7 +385,7 @@ func (c *Client) GetContainerIndex(ctx context.Context, p GetContainerIndexParam
 
 // ContainerIndex is an element of the result of [Client.GetContainerIndex].
 type ContainerIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -479,14 +479,14 @@ type ContainerConfig struct {
 	Lock         *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0, mp1, and so on.
 	Memory       *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
-	NameServer   []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
 	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0, net1, and so on.
 	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"`     // Default false.
 	Protection   *bool                         `json:"protection,omitempty"` // Default false.
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
 	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list"`
-	StartUp      *GuestStartup                 `json:"startup,omitempty"`
+	Startup      *GuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.
 	Tags         []string                      `json:"tags,omitempty" px:"list"`
@@ -521,7 +521,7 @@ type UpdateContainerConfigParams struct {
 	Lock         *string                       `json:"lock,omitempty"`     // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`    // mp0, mp1, and so on.
 	Memory       *int64                        `json:"memory,omitempty"`   // At least 16. Default 512.
-	NameServer   []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
 	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0, net1, and so on.
 	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"`     // Default false.
@@ -529,7 +529,7 @@ type UpdateContainerConfigParams struct {
 	Revert       []string                      `json:"revert,omitempty" px:"list"`
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
 	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list"`
-	StartUp      *GuestStartup                 `json:"startup,omitempty"`
+	Startup      *GuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.
 	Tags         []string                      `json:"tags,omitempty" px:"list"`
@@ -572,7 +572,7 @@ func (c *Client) GetContainerFeature(ctx context.Context, p GetContainerFeatureP
 
 // ContainerFeature is the result of [Client.GetContainerFeature].
 type ContainerFeature struct {
-	HAsFeature bool `json:"hasFeature"`
+	HasFeature bool `json:"hasFeature"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -752,7 +752,7 @@ type CreateContainerFirewallIPSetEntryParams struct {
 	Name    string  `json:"name"` // 2 to 64 characters.
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // CreateContainerFirewallIPSetEntry calls POST /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}.
@@ -808,7 +808,7 @@ type UpdateContainerFirewallIPSetEntryParams struct {
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
 	Digest  *string `json:"digest,omitempty"` // At most 64 characters.
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // UpdateContainerFirewallIPSetEntry calls PUT /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}.
@@ -969,7 +969,7 @@ type CreateContainerFirewallRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -1020,10 +1020,10 @@ type UpdateContainerFirewallRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`
@@ -1075,8 +1075,8 @@ func (c *Client) ListContainerInterfaces(ctx context.Context, p ListContainerInt
 
 // ContainerInterfaceListItem is an element of the result of [Client.ListContainerInterfaces].
 type ContainerInterfaceListItem struct {
+	HWAddr          string                                `json:"hwaddr"`
 	HardwareAddress string                                `json:"hardware-address"`
-	Hwaddr          string                                `json:"hwaddr"`
 	IPAddresses     []ContainerInterfaceListItemIPAddress `json:"ip-addresses"`
 	Name            string                                `json:"name"`
 	Inet            *string                               `json:"inet,omitempty"`
@@ -1383,7 +1383,7 @@ func (c *Client) RemoteMigrateContainer(ctx context.Context, p RemoteMigrateCont
 // A RemoteEndpoint is a text of keys and values, such as the value of target-endpoint. It keeps the
 // text it was read from.
 type RemoteEndpoint struct {
-	Apitoken    string  `json:"apitoken"`
+	APIToken    string  `json:"apitoken"`
 	Host        string  `json:"host"`
 	Fingerprint *string `json:"fingerprint,omitempty"`
 	Port        *string `json:"port,omitempty"`
@@ -1456,7 +1456,7 @@ type GetContainerRRDParams struct {
 	Node      string   `json:"node"`
 	VMID      int64    `json:"vmid"`         // 100 to 999999999.
 	Ds        []string `json:"ds" px:"list"` // Required.
-	TimeFrame string   `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string   `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -1475,7 +1475,7 @@ func (c *Client) GetContainerRRD(ctx context.Context, p GetContainerRRDParams) (
 
 // RRDGraph is the result of [Client.GetContainerRRD].
 type RRDGraph struct {
-	FileName string `json:"filename"`
+	Filename string `json:"filename"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -1484,7 +1484,7 @@ type RRDGraph struct {
 type ListContainerRRDDataParams struct {
 	Node      string  `json:"node"`
 	VMID      int64   `json:"vmid"`         // 100 to 999999999.
-	TimeFrame string  `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string  `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -1695,7 +1695,7 @@ func (c *Client) GetContainerStatusIndex(ctx context.Context, p GetContainerStat
 
 // ContainerStatusIndex is an element of the result of [Client.GetContainerStatusIndex].
 type ContainerStatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -1727,8 +1727,8 @@ type ContainerStatusCurrent struct {
 	CPU                *float64        `json:"cpu,omitempty"`
 	CPUs               *float64        `json:"cpus,omitempty"`
 	Disk               *uint64         `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64         `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite          *uint64         `json:"diskwrite,omitempty"` // Bytes.
-	Diskread           *uint64         `json:"diskread,omitempty"`  // Bytes.
 	Lock               *string         `json:"lock,omitempty"`
 	MaxDisk            *uint64         `json:"maxdisk,omitempty"` // Bytes.
 	MaxMem             *uint64         `json:"maxmem,omitempty"`  // Bytes.
@@ -1737,11 +1737,11 @@ type ContainerStatusCurrent struct {
 	Name               *string         `json:"name,omitempty"`
 	NetIn              *uint64         `json:"netin,omitempty"`              // Bytes.
 	NetOut             *uint64         `json:"netout,omitempty"`             // Bytes.
-	Pressurecpusome    *float64        `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	Pressureiofull     *float64        `json:"pressureiofull,omitempty"`     // Since 9.1.
-	Pressureiosome     *float64        `json:"pressureiosome,omitempty"`     // Since 9.1.
-	Pressurememoryfull *float64        `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	Pressurememorysome *float64        `json:"pressurememorysome,omitempty"` // Since 9.1.
+	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"` // Since 9.1.
 	Tags               *string         `json:"tags,omitempty"`
 	Template           *bool           `json:"template,omitempty"` // Default false.
 	Uptime             *int64          `json:"uptime,omitempty"`   // Seconds.

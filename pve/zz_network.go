@@ -30,19 +30,19 @@ func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams)
 
 // NodeNetworkListItem is an element of the result of [Client.ListNodeNetworks].
 type NodeNetworkListItem struct {
-	IFace     string  `json:"iface"` // 2 to 20 characters.
+	Iface     string  `json:"iface"` // 2 to 20 characters.
 	Type      string  `json:"type"`  // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
 	Active    *bool   `json:"active,omitempty"`
 	Address   *string `json:"address,omitempty"`  // An IPv4 address. Needs netmask as well.
 	Address6  *string `json:"address6,omitempty"` // An IPv6 address. Needs netmask6 as well.
-	AutoStart *bool   `json:"autostart,omitempty"`
+	Autostart *bool   `json:"autostart,omitempty"`
 	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
 	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
 	BondMode             *string  `json:"bond_mode,omitempty"`
 	BondPrimary          *string  `json:"bond-primary,omitempty"`
 	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
+	BridgeARPNDSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"`
 	BridgeAccess         *int64   `json:"bridge-access,omitempty"`
-	BridgeArpNdSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"`
 	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`
 	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"`
 	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list"`
@@ -61,8 +61,8 @@ type NodeNetworkListItem struct {
 	MTU                  *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
 	Method               *string  `json:"method,omitempty"`   // One of loopback, dhcp, manual, static, auto.
 	Method6              *string  `json:"method6,omitempty"`  // One of loopback, dhcp, manual, static, auto.
-	NetMask              *string  `json:"netmask,omitempty"`  // Needs address as well.
-	NetMask6             *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
+	Netmask              *string  `json:"netmask,omitempty"`  // Needs address as well.
+	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
 	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list"`
 	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
@@ -77,9 +77,9 @@ type NodeNetworkListItem struct {
 	VLANProtocol         *string  `json:"vlan-protocol,omitempty"` // One of 802.1ad, 802.1q.
 	VLANRawDevice        *string  `json:"vlan-raw-device,omitempty"`
 	VXLANID              *int64   `json:"vxlan-id,omitempty"`
-	VXLANLocalTunnelip   *string  `json:"vxlan-local-tunnelip,omitempty"`
-	VXLANPhysdev         *string  `json:"vxlan-physdev,omitempty"`
-	VXLANSvcnodeip       *string  `json:"vxlan-svcnodeip,omitempty"`
+	VXLANLocalTunnelIP   *string  `json:"vxlan-local-tunnelip,omitempty"`
+	VXLANPhysDev         *string  `json:"vxlan-physdev,omitempty"`
+	VXLANSvcNodeIP       *string  `json:"vxlan-svcnodeip,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -87,11 +87,11 @@ type NodeNetworkListItem struct {
 // CreateNodeNetworkParams are the parameters of [Client.CreateNodeNetwork].
 type CreateNodeNetworkParams struct {
 	Node      string  `json:"node"`
-	IFace     string  `json:"iface"`              // 2 to 20 characters.
+	Iface     string  `json:"iface"`              // 2 to 20 characters.
 	Type      string  `json:"type"`               // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
 	Address   *string `json:"address,omitempty"`  // An IPv4 address. Needs netmask as well.
 	Address6  *string `json:"address6,omitempty"` // An IPv6 address. Needs netmask6 as well.
-	AutoStart *bool   `json:"autostart,omitempty"`
+	Autostart *bool   `json:"autostart,omitempty"`
 	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
 	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
 	BondMode           *string  `json:"bond_mode,omitempty"`
@@ -107,8 +107,8 @@ type CreateNodeNetworkParams struct {
 	Gateway            *string  `json:"gateway,omitempty"`  // An IPv4 address.
 	Gateway6           *string  `json:"gateway6,omitempty"` // An IPv6 address.
 	MTU                *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
-	NetMask            *string  `json:"netmask,omitempty"`  // Needs address as well.
-	NetMask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
+	Netmask            *string  `json:"netmask,omitempty"`  // Needs address as well.
+	Netmask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
 	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list"`
 	OVSBridge          *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions         *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
@@ -162,7 +162,7 @@ func (c *Client) RevertNodeNetwork(ctx context.Context, p RevertNodeNetworkParam
 // GetNodeNetworkParams are the parameters of [Client.GetNodeNetwork].
 type GetNodeNetworkParams struct {
 	Node  string `json:"node"`
-	IFace string `json:"iface"` // 2 to 20 characters.
+	Iface string `json:"iface"` // 2 to 20 characters.
 }
 
 // GetNodeNetwork calls GET /nodes/{node}/network/{iface}.
@@ -189,11 +189,11 @@ type NodeNetwork struct {
 // UpdateNodeNetworkParams are the parameters of [Client.UpdateNodeNetwork].
 type UpdateNodeNetworkParams struct {
 	Node      string  `json:"node"`
-	IFace     string  `json:"iface"`              // 2 to 20 characters.
+	Iface     string  `json:"iface"`              // 2 to 20 characters.
 	Type      string  `json:"type"`               // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
 	Address   *string `json:"address,omitempty"`  // An IPv4 address. Needs netmask as well.
 	Address6  *string `json:"address6,omitempty"` // An IPv6 address. Needs netmask6 as well.
-	AutoStart *bool   `json:"autostart,omitempty"`
+	Autostart *bool   `json:"autostart,omitempty"`
 	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
 	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
 	BondMode           *string  `json:"bond_mode,omitempty"`
@@ -210,8 +210,8 @@ type UpdateNodeNetworkParams struct {
 	Gateway            *string  `json:"gateway,omitempty"`  // An IPv4 address.
 	Gateway6           *string  `json:"gateway6,omitempty"` // An IPv6 address.
 	MTU                *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
-	NetMask            *string  `json:"netmask,omitempty"`  // Needs address as well.
-	NetMask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
+	Netmask            *string  `json:"netmask,omitempty"`  // Needs address as well.
+	Netmask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
 	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list"`
 	OVSBridge          *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions         *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
@@ -234,7 +234,7 @@ func (c *Client) UpdateNodeNetwork(ctx context.Context, p UpdateNodeNetworkParam
 // DeleteNodeNetworkParams are the parameters of [Client.DeleteNodeNetwork].
 type DeleteNodeNetworkParams struct {
 	Node  string `json:"node"`
-	IFace string `json:"iface"` // 2 to 20 characters.
+	Iface string `json:"iface"` // 2 to 20 characters.
 }
 
 // DeleteNodeNetwork calls DELETE /nodes/{node}/network/{iface}.

@@ -200,10 +200,10 @@ func (c *Client) WriteNodeHosts(ctx context.Context, p WriteNodeHostsParams) err
 // ListNodeJournalParams are the parameters of [Client.ListNodeJournal].
 type ListNodeJournalParams struct {
 	Node        string  `json:"node"`
-	Endcursor   *string `json:"endcursor,omitempty"`
-	Lastentries *int64  `json:"lastentries,omitempty"` // At least 0.
+	EndCursor   *string `json:"endcursor,omitempty"`
+	LastEntries *int64  `json:"lastentries,omitempty"` // At least 0.
 	Since       *int64  `json:"since,omitempty"`       // At least 0.
-	Startcursor *string `json:"startcursor,omitempty"`
+	StartCursor *string `json:"startcursor,omitempty"`
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
@@ -294,8 +294,8 @@ func (c *Client) QueryURLMetadata(ctx context.Context, p QueryURLMetadataParams)
 
 // QueryURLMetadataResult is the result of [Client.QueryURLMetadata].
 type QueryURLMetadataResult struct {
-	FileName *string `json:"filename,omitempty"`
-	Mimetype *string `json:"mimetype,omitempty"`
+	Filename *string `json:"filename,omitempty"`
+	MimeType *string `json:"mimetype,omitempty"`
 	Size     *uint64 `json:"size,omitempty"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -424,7 +424,7 @@ func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (stri
 type GetNodeRRDParams struct {
 	Node      string   `json:"node"`
 	Ds        []string `json:"ds" px:"list"` // Required.
-	TimeFrame string   `json:"timeframe"`    // One of hour, day, week, month, year, decade.
+	Timeframe string   `json:"timeframe"`    // One of hour, day, week, month, year, decade.
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -444,7 +444,7 @@ func (c *Client) GetNodeRRD(ctx context.Context, p GetNodeRRDParams) (*RRDGraph,
 // ListNodeRRDDataParams are the parameters of [Client.ListNodeRRDData].
 type ListNodeRRDDataParams struct {
 	Node      string  `json:"node"`
-	TimeFrame string  `json:"timeframe"`    // One of hour, day, week, month, year, decade.
+	Timeframe string  `json:"timeframe"`    // One of hour, day, week, month, year, decade.
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -554,7 +554,7 @@ type NodeStatusCPUInfo struct {
 type NodeStatusCurrentKernel struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
-	Sysname string `json:"sysname"`
+	SysName string `json:"sysname"`
 	Version string `json:"version"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -641,9 +641,9 @@ type NodeSubscription struct {
 	Key         *string `json:"key,omitempty"`
 	Level       *string `json:"level,omitempty"`
 	Message     *string `json:"message,omitempty"`
-	Nextduedate *string `json:"nextduedate,omitempty"`
-	Productname *string `json:"productname,omitempty"`
-	Regdate     *string `json:"regdate,omitempty"`
+	NextDueDate *string `json:"nextduedate,omitempty"`
+	ProductName *string `json:"productname,omitempty"`
+	RegDate     *string `json:"regdate,omitempty"`
 	ServerID    *string `json:"serverid,omitempty"`
 	Signature   *string `json:"signature,omitempty"`
 	Sockets     *int64  `json:"sockets,omitempty"`
@@ -742,10 +742,10 @@ type ListTasksParams struct {
 	Since        *int64   `json:"since,omitempty"`
 	Source       *string  `json:"source,omitempty"` // One of archive, active, all. Default archive.
 	Start        *int64   `json:"start,omitempty"`  // At least 0. Default 0.
-	Statusfilter []string `json:"statusfilter,omitempty" px:"list"`
-	Typefilter   *string  `json:"typefilter,omitempty"`
+	StatusFilter []string `json:"statusfilter,omitempty" px:"list"`
+	TypeFilter   *string  `json:"typefilter,omitempty"`
 	Until        *int64   `json:"until,omitempty"`
-	Userfilter   *string  `json:"userfilter,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
 	VMID         *int64   `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
@@ -770,7 +770,7 @@ type TaskListItem struct {
 	Type      string  `json:"type"`
 	UPID      UPID    `json:"upid"`
 	User      string  `json:"user"`
-	Endtime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
+	EndTime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
 	Status    *string `json:"status,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -1002,13 +1002,13 @@ type CreateBackupParams struct {
 	All                    *bool              `json:"all,omitempty"`      // Default false.
 	BWLimit                *int64             `json:"bwlimit,omitempty"`  // At least 0. Default 0.
 	Compress               *string            `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
-	Dumpdir                *string            `json:"dumpdir,omitempty"`
+	DumpDir                *string            `json:"dumpdir,omitempty"`
 	Exclude                []string           `json:"exclude,omitempty" px:"list"`
 	ExcludePath            []string           `json:"exclude-path,omitempty"`
 	Fleecing               *BackupFleecing    `json:"fleecing,omitempty"`
-	Ionice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
+	IONice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
 	JobID                  *string            `json:"job-id,omitempty"`           // At most 50 characters.
-	Lockwait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
+	LockWait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
 	MailNotification       *string            `json:"mailnotification,omitempty"` // One of always, failure. Default always.
 	MailTo                 []string           `json:"mailto,omitempty" px:"list"`
 	Mode                   *string            `json:"mode,omitempty"`                      // One of snapshot, suspend, stop. Default snapshot.
@@ -1069,12 +1069,12 @@ type BackupDefaults struct {
 	All                    *bool              `json:"all,omitempty"`      // Default false.
 	BWLimit                *int64             `json:"bwlimit,omitempty"`  // At least 0. Default 0.
 	Compress               *string            `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
-	Dumpdir                *string            `json:"dumpdir,omitempty"`
+	DumpDir                *string            `json:"dumpdir,omitempty"`
 	Exclude                []string           `json:"exclude,omitempty" px:"list"`
 	ExcludePath            []string           `json:"exclude-path,omitempty"`
 	Fleecing               *BackupFleecing    `json:"fleecing,omitempty"`
-	Ionice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
-	Lockwait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
+	IONice                 *int64             `json:"ionice,omitempty"`           // 0 to 8. Default 7.
+	LockWait               *int64             `json:"lockwait,omitempty"`         // At least 0. Default 180.
 	MailNotification       *string            `json:"mailnotification,omitempty"` // One of always, failure. Default always.
 	MailTo                 []string           `json:"mailto,omitempty" px:"list"`
 	Mode                   *string            `json:"mode,omitempty"` // One of snapshot, suspend, stop. Default snapshot.

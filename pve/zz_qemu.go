@@ -35,8 +35,8 @@ type VMListItem struct {
 	VMID               int64    `json:"vmid"`   // 100 to 999999999.
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
-	Diskread           *uint64  `json:"diskread,omitempty"`  // Bytes.
 	Lock               *string  `json:"lock,omitempty"`
 	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
 	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
@@ -46,12 +46,12 @@ type VMListItem struct {
 	NetIn              *uint64  `json:"netin,omitempty"`  // Bytes.
 	NetOut             *uint64  `json:"netout,omitempty"` // Bytes.
 	PID                *int64   `json:"pid,omitempty"`
-	Pressurecpufull    *float64 `json:"pressurecpufull,omitempty"`    // Since 9.1.
-	Pressurecpusome    *float64 `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	Pressureiofull     *float64 `json:"pressureiofull,omitempty"`     // Since 9.1.
-	Pressureiosome     *float64 `json:"pressureiosome,omitempty"`     // Since 9.1.
-	Pressurememoryfull *float64 `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	Pressurememorysome *float64 `json:"pressurememorysome,omitempty"` // Since 9.1.
+	PressureCPUFull    *float64 `json:"pressurecpufull,omitempty"`    // Since 9.1.
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"` // Since 9.1.
 	QMPStatus          *string  `json:"qmpstatus,omitempty"`
 	RunningMachine     *string  `json:"running-machine,omitempty"`
 	RunningQEMU        *string  `json:"running-qemu,omitempty"`
@@ -70,13 +70,13 @@ type CreateVMParams struct {
 	ACPI                 *bool              `json:"acpi,omitempty"` // Default true.
 	Affinity             *string            `json:"affinity,omitempty"`
 	Agent                *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKsm             *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AllowKSM             *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
 	AmdSEV               *VMAMDSEV          `json:"amd-sev,omitempty"`
 	Arch                 *string            `json:"arch,omitempty"`    // One of x86_64, aarch64.
 	Archive              *string            `json:"archive,omitempty"` // At most 255 characters.
 	Args                 *string            `json:"args,omitempty"`
 	Audio0               *VMAudio           `json:"audio0,omitempty"`
-	AutoStart            *bool              `json:"autostart,omitempty"` // Default false.
+	Autostart            *bool              `json:"autostart,omitempty"` // Default false.
 	BIOS                 *string            `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
 	BWLimit              *int64             `json:"bwlimit,omitempty"`   // At least 0.
 	Balloon              *int64             `json:"balloon,omitempty"`   // At least 0.
@@ -93,21 +93,21 @@ type CreateVMParams struct {
 	CPUUnits             *int64             `json:"cpuunits,omitempty"`    // 1 to 262144.
 	Cores                *int64             `json:"cores,omitempty"`       // At least 1. Default 1.
 	Description          *string            `json:"description,omitempty"` // At most 8192 characters.
-	Efidisk0             *VMEFIDisk         `json:"efidisk0,omitempty"`
+	EFIDisk0             *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Force                *bool              `json:"force,omitempty"` // Needs archive as well.
 	Freeze               *bool              `json:"freeze,omitempty"`
 	HAManaged            *bool              `json:"ha-managed,omitempty"` // Default false. Since 9.1.
 	Hookscript           *string            `json:"hookscript,omitempty"`
 	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
-	HotPlug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
-	HugePages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	Hotplug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
 	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
 	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
 	IVShMem              *VMIVShMem         `json:"ivshmem,omitempty"`
 	ImportWorkingStorage *string            `json:"import-working-storage,omitempty"`
 	IntelTDX             *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
 	KVM                  *bool              `json:"kvm,omitempty"`           // Default true.
-	Keephugepages        *bool              `json:"keephugepages,omitempty"` // Default false.
+	KeepHugepages        *bool              `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
 	Keyboard        *string            `json:"keyboard,omitempty"`
@@ -121,7 +121,7 @@ type CreateVMParams struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	NameServer      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -145,21 +145,21 @@ type CreateVMParams struct {
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	Start             *bool                `json:"start,omitempty"`     // Default false.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
-	StartUp           *GuestStartup        `json:"startup,omitempty"`
+	Startup           *GuestStartup        `json:"startup,omitempty"`
 	Storage           *string              `json:"storage,omitempty"`
+	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`      // Default false.
-	Template          *bool                `json:"template,omitempty"` // Default false.
-	Tpmstate0         *VMTPMState          `json:"tpmstate0,omitempty"`
+	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
+	Template          *bool                `json:"template,omitempty"`  // Default false.
 	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
 	Unique            *bool                `json:"unique,omitempty"`    // Needs archive as well.
 	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
-	VIRTIO            map[int]VMDisk       `json:"virtio[n],omitempty"` // virtio0, virtio1, and so on.
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
 	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
@@ -180,7 +180,7 @@ func (c *Client) CreateVM(ctx context.Context, p CreateVMParams) (UPID, error) {
 // from.
 type VMAMDSEV struct {
 	Type         string `json:"type" px:"default"`
-	AllowSmt     *bool  `json:"allow-smt,omitempty"`
+	AllowSMT     *bool  `json:"allow-smt,omitempty"`
 	KernelHashes *bool  `json:"kernel-hashes,omitempty"`
 	NoDebug      *bool  `json:"no-debug,omitempty"`
 	NoKeySharing *bool  `json:"no-key-sharing,omitempty"`
@@ -404,18 +404,18 @@ type VMDisk struct {
 	Model           []string `json:"model,omitempty" px:"sshkeys"`
 	Product         *string  `json:"product,omitempty"`
 	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Rerror          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
 	Ro              *bool    `json:"ro,omitempty"`
+	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	SSD             *bool    `json:"ssd,omitempty"`
-	Scsiblock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	Serial          []string `json:"serial,omitempty" px:"sshkeys"`
 	Shared          *bool    `json:"shared,omitempty"` // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"`
 	Vendor          *string  `json:"vendor,omitempty"`
+	WError          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 	WWN             *string  `json:"wwn,omitempty"`
-	Werror          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -445,7 +445,7 @@ func (v *VMDisk) UnmarshalText(text []byte) error {
 // read from.
 type VMEFIDisk struct {
 	File            string  `json:"file" px:"default,alias=volume"`
-	Efitype         *string `json:"efitype,omitempty"` // One of 2m, 4m. Default 2m.
+	EFIType         *string `json:"efitype,omitempty"` // One of 2m, 4m. Default 2m.
 	Format          *string `json:"format,omitempty"`  // One of raw, qcow, qed, qcow2, vmdk, cloop.
 	ImportFrom      *string `json:"import-from,omitempty"`
 	MsCert          *string `json:"ms-cert,omitempty"`           // One of 2011, 2023, 2023w, 2023k. Default 2011.
@@ -482,12 +482,12 @@ type VMHostPCI struct {
 	DeviceID    *string `json:"device-id,omitempty"`
 	Driver      *string `json:"driver,omitempty"` // One of vfio, keep.
 	Host        *string `json:"host,omitempty" px:"default"`
-	LegacyIgd   *bool   `json:"legacy-igd,omitempty"`
+	LegacyIGD   *bool   `json:"legacy-igd,omitempty"`
 	MDev        *string `json:"mdev,omitempty"`
 	Mapping     *string `json:"mapping,omitempty"`
 	Pcie        *bool   `json:"pcie,omitempty"`
-	Rombar      *bool   `json:"rombar,omitempty"`
-	Romfile     *string `json:"romfile,omitempty"`
+	ROMBar      *bool   `json:"rombar,omitempty"`
+	ROMFile     *string `json:"romfile,omitempty"`
 	SubDeviceID *string `json:"sub-device-id,omitempty"`
 	SubVendorID *string `json:"sub-vendor-id,omitempty"`
 	VendorID    *string `json:"vendor-id,omitempty"`
@@ -584,8 +584,8 @@ func (v *VMIVShMem) UnmarshalText(text []byte) error {
 type VMIntelTDX struct {
 	Attestation bool   `json:"attestation"`
 	Type        string `json:"type" px:"default"`
-	VsockCid    *int64 `json:"vsock-cid,omitempty"`
-	VsockPort   *int64 `json:"vsock-port,omitempty"`
+	VSockCID    *int64 `json:"vsock-cid,omitempty"`
+	VSockPort   *int64 `json:"vsock-port,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -618,7 +618,7 @@ type VMMachine struct {
 	EnableS3 *bool    `json:"enable-s3,omitempty"`
 	EnableS4 *bool    `json:"enable-s4,omitempty"`
 	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
-	Viommu   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
+	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -677,7 +677,7 @@ func (v *VMMemory) UnmarshalText(text []byte) error {
 // from.
 type VMNUMANode struct {
 	CPUs      string   `json:"cpus"`
-	Hostnodes *string  `json:"hostnodes,omitempty"`
+	HostNodes *string  `json:"hostnodes,omitempty"`
 	Memory    *float64 `json:"memory,omitempty"`
 	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
 
@@ -813,8 +813,8 @@ func (v *VMSMBIOS) UnmarshalText(text []byte) error {
 // A VMSpiceEnhancements is a text of keys and values, such as the value of spice_enhancements. It
 // keeps the text it was read from.
 type VMSpiceEnhancements struct {
-	Foldersharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
-	Videostreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
+	FolderSharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
+	VideoStreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -971,7 +971,7 @@ type VMVirtIOFS struct {
 	Cache       *string `json:"cache,omitempty"`        // One of auto, always, metadata, never. Default auto.
 	DirectIO    *bool   `json:"direct-io,omitempty"`    // Default false.
 	ExposeACL   *bool   `json:"expose-acl,omitempty"`   // Default false.
-	ExposeXattr *bool   `json:"expose-xattr,omitempty"` // Default false.
+	ExposeXAttr *bool   `json:"expose-xattr,omitempty"` // Default false.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -1046,7 +1046,7 @@ func (c *Client) GetVMIndex(ctx context.Context, p GetVMIndexParams) ([]VMIndex,
 
 // VMIndex is an element of the result of [Client.GetVMIndex].
 type VMIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -1521,7 +1521,7 @@ type VMAgentSetUserPasswordParams struct {
 	Node     string `json:"node"`
 	VMID     int64  `json:"vmid"`     // 100 to 999999999.
 	Password string `json:"password"` // 5 to 1024 characters.
-	UserName string `json:"username"`
+	Username string `json:"username"`
 	Crypted  *bool  `json:"crypted,omitempty"` // Default false.
 }
 
@@ -1714,12 +1714,12 @@ type VMConfig struct {
 	ACPI          *bool              `json:"acpi,omitempty"` // Default true.
 	Affinity      *string            `json:"affinity,omitempty"`
 	Agent         *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKsm      *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AllowKSM      *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
 	AmdSEV        *VMAMDSEV          `json:"amd-sev,omitempty"`
 	Arch          *string            `json:"arch,omitempty"` // One of x86_64, aarch64.
 	Args          *string            `json:"args,omitempty"`
 	Audio0        *VMAudio           `json:"audio0,omitempty"`
-	AutoStart     *bool              `json:"autostart,omitempty"` // Default false.
+	Autostart     *bool              `json:"autostart,omitempty"` // Default false.
 	BIOS          *string            `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
 	Balloon       *int64             `json:"balloon,omitempty"`   // At least 0.
 	Boot          *VMBoot            `json:"boot,omitempty"`
@@ -1735,18 +1735,18 @@ type VMConfig struct {
 	CPUUnits      *int64             `json:"cpuunits,omitempty"`    // 1 to 262144.
 	Cores         *int64             `json:"cores,omitempty"`       // At least 1. Default 1.
 	Description   *string            `json:"description,omitempty"` // At most 8192 characters.
-	Efidisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
+	EFIDisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Freeze        *bool              `json:"freeze,omitempty"`
 	Hookscript    *string            `json:"hookscript,omitempty"`
 	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
-	HotPlug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
-	HugePages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	Hotplug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
 	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
 	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
 	IVShMem       *VMIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
 	KVM           *bool              `json:"kvm,omitempty"`           // Default true.
-	Keephugepages *bool              `json:"keephugepages,omitempty"` // Default false.
+	KeepHugepages *bool              `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
 	Keyboard        *string            `json:"keyboard,omitempty"`
@@ -1760,7 +1760,7 @@ type VMConfig struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	NameServer      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -1771,9 +1771,9 @@ type VMConfig struct {
 	Protection         *bool                `json:"protection,omitempty"`  // Default false.
 	RNG0               *VMRNG               `json:"rng0,omitempty"`
 	Reboot             *bool                `json:"reboot,omitempty"`                // Default true.
+	RunningCPU         *string              `json:"runningcpu,omitempty"`            // Since 9.1.
 	RunningMachine     *VMMachine           `json:"runningmachine,omitempty"`        // Since 9.1.
 	RunningNetsHostMTU *string              `json:"running-nets-host-mtu,omitempty"` // Since 9.1.
-	Runningcpu         *string              `json:"runningcpu,omitempty"`            // Since 9.1.
 	SATA               map[int]VMDisk       `json:"sata[n],omitempty"`               // sata0, sata1, and so on.
 	SCSI               map[int]VMDisk       `json:"scsi[n],omitempty"`               // scsi0, scsi1, and so on.
 	SCSIHW             *string              `json:"scsihw,omitempty"`                // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
@@ -1787,20 +1787,20 @@ type VMConfig struct {
 	SnapTime           *int64               `json:"snaptime,omitempty"`  // At least 0. Since 9.1.
 	Sockets            *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate          *string              `json:"startdate,omitempty"` // Default now.
-	StartUp            *GuestStartup        `json:"startup,omitempty"`
+	Startup            *GuestStartup        `json:"startup,omitempty"`
+	TPMState0          *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet             *bool                `json:"tablet,omitempty"` // Default true.
 	Tags               []string             `json:"tags,omitempty" px:"list"`
-	Tdf                *bool                `json:"tdf,omitempty"`      // Default false.
-	Template           *bool                `json:"template,omitempty"` // Default false.
-	Tpmstate0          *VMTPMState          `json:"tpmstate0,omitempty"`
+	Tdf                *bool                `json:"tdf,omitempty"`       // Default false.
+	Template           *bool                `json:"template,omitempty"`  // Default false.
 	USB                map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
 	Unused             map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
 	VCPUs              *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA                *VMVGA               `json:"vga,omitempty"`
-	VIRTIO             map[int]VMDisk       `json:"virtio[n],omitempty"` // virtio0, virtio1, and so on.
 	VMGenID            *string              `json:"vmgenid,omitempty"`
 	VMState            *string              `json:"vmstate,omitempty"` // Since 9.1.
 	VMStateStorage     *string              `json:"vmstatestorage,omitempty"`
+	VirtIO             map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
 	VirtIOFS           map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
 	Watchdog           *VMWatchdog          `json:"watchdog,omitempty"`
 
@@ -1844,12 +1844,12 @@ type UpdateVMConfigAsyncParams struct {
 	ACPI                 *bool              `json:"acpi,omitempty"` // Default true.
 	Affinity             *string            `json:"affinity,omitempty"`
 	Agent                *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKsm             *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AllowKSM             *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
 	AmdSEV               *VMAMDSEV          `json:"amd-sev,omitempty"`
 	Arch                 *string            `json:"arch,omitempty"` // One of x86_64, aarch64.
 	Args                 *string            `json:"args,omitempty"`
 	Audio0               *VMAudio           `json:"audio0,omitempty"`
-	AutoStart            *bool              `json:"autostart,omitempty"`        // Default false.
+	Autostart            *bool              `json:"autostart,omitempty"`        // Default false.
 	BIOS                 *string            `json:"bios,omitempty"`             // One of seabios, ovmf. Default seabios.
 	BackgroundDelay      *int64             `json:"background_delay,omitempty"` // 1 to 30.
 	Balloon              *int64             `json:"balloon,omitempty"`          // At least 0.
@@ -1868,20 +1868,20 @@ type UpdateVMConfigAsyncParams struct {
 	Delete               []string           `json:"delete,omitempty" px:"list"`
 	Description          *string            `json:"description,omitempty"` // At most 8192 characters.
 	Digest               *string            `json:"digest,omitempty"`      // At most 40 characters.
-	Efidisk0             *VMEFIDisk         `json:"efidisk0,omitempty"`
+	EFIDisk0             *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Force                *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze               *bool              `json:"freeze,omitempty"`
 	Hookscript           *string            `json:"hookscript,omitempty"`
 	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
-	HotPlug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
-	HugePages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	Hotplug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
 	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
 	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
 	IVShMem              *VMIVShMem         `json:"ivshmem,omitempty"`
 	ImportWorkingStorage *string            `json:"import-working-storage,omitempty"`
 	IntelTDX             *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
 	KVM                  *bool              `json:"kvm,omitempty"`           // Default true.
-	Keephugepages        *bool              `json:"keephugepages,omitempty"` // Default false.
+	KeepHugepages        *bool              `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
 	Keyboard        *string            `json:"keyboard,omitempty"`
@@ -1894,7 +1894,7 @@ type UpdateVMConfigAsyncParams struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	NameServer      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -1918,19 +1918,19 @@ type UpdateVMConfigAsyncParams struct {
 	Smp               *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
-	StartUp           *GuestStartup        `json:"startup,omitempty"`
+	Startup           *GuestStartup        `json:"startup,omitempty"`
+	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`      // Default false.
-	Template          *bool                `json:"template,omitempty"` // Default false.
-	Tpmstate0         *VMTPMState          `json:"tpmstate0,omitempty"`
+	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
+	Template          *bool                `json:"template,omitempty"`  // Default false.
 	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
 	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
-	VIRTIO            map[int]VMDisk       `json:"virtio[n],omitempty"` // virtio0, virtio1, and so on.
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
 	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
@@ -1955,12 +1955,12 @@ type UpdateVMConfigParams struct {
 	ACPI          *bool              `json:"acpi,omitempty"` // Default true.
 	Affinity      *string            `json:"affinity,omitempty"`
 	Agent         *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKsm      *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AllowKSM      *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
 	AmdSEV        *VMAMDSEV          `json:"amd-sev,omitempty"`
 	Arch          *string            `json:"arch,omitempty"` // One of x86_64, aarch64.
 	Args          *string            `json:"args,omitempty"`
 	Audio0        *VMAudio           `json:"audio0,omitempty"`
-	AutoStart     *bool              `json:"autostart,omitempty"` // Default false.
+	Autostart     *bool              `json:"autostart,omitempty"` // Default false.
 	BIOS          *string            `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
 	Balloon       *int64             `json:"balloon,omitempty"`   // At least 0.
 	Boot          *VMBoot            `json:"boot,omitempty"`
@@ -1978,19 +1978,19 @@ type UpdateVMConfigParams struct {
 	Delete        []string           `json:"delete,omitempty" px:"list"`
 	Description   *string            `json:"description,omitempty"` // At most 8192 characters.
 	Digest        *string            `json:"digest,omitempty"`      // At most 40 characters.
-	Efidisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
+	EFIDisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Force         *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze        *bool              `json:"freeze,omitempty"`
 	Hookscript    *string            `json:"hookscript,omitempty"`
 	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
-	HotPlug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
-	HugePages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	Hotplug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
 	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
 	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
 	IVShMem       *VMIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
 	KVM           *bool              `json:"kvm,omitempty"`           // Default true.
-	Keephugepages *bool              `json:"keephugepages,omitempty"` // Default false.
+	KeepHugepages *bool              `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
 	Keyboard        *string            `json:"keyboard,omitempty"`
@@ -2003,7 +2003,7 @@ type UpdateVMConfigParams struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	NameServer      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -2027,19 +2027,19 @@ type UpdateVMConfigParams struct {
 	Smp               *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
-	StartUp           *GuestStartup        `json:"startup,omitempty"`
+	Startup           *GuestStartup        `json:"startup,omitempty"`
+	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`      // Default false.
-	Template          *bool                `json:"template,omitempty"` // Default false.
-	Tpmstate0         *VMTPMState          `json:"tpmstate0,omitempty"`
+	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
+	Template          *bool                `json:"template,omitempty"`  // Default false.
 	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
 	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
-	VIRTIO            map[int]VMDisk       `json:"virtio[n],omitempty"` // virtio0, virtio1, and so on.
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
 	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
@@ -2093,7 +2093,7 @@ func (c *Client) GetVMFeature(ctx context.Context, p GetVMFeatureParams) (*VMFea
 
 // VMFeature is the result of [Client.GetVMFeature].
 type VMFeature struct {
-	HAsFeature bool     `json:"hasFeature"`
+	HasFeature bool     `json:"hasFeature"`
 	Nodes      []string `json:"nodes"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -2274,7 +2274,7 @@ type CreateVMFirewallIPSetEntryParams struct {
 	Name    string  `json:"name"` // 2 to 64 characters.
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // CreateVMFirewallIPSetEntry calls POST /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}.
@@ -2330,7 +2330,7 @@ type UpdateVMFirewallIPSetEntryParams struct {
 	CIDR    string  `json:"cidr"`
 	Comment *string `json:"comment,omitempty"`
 	Digest  *string `json:"digest,omitempty"` // At most 64 characters.
-	Nomatch *bool   `json:"nomatch,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
 // UpdateVMFirewallIPSetEntry calls PUT /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}.
@@ -2474,7 +2474,7 @@ type CreateVMFirewallRuleParams struct {
 	Dport    *string `json:"dport,omitempty"`
 	Enable   *int64  `json:"enable,omitempty"` // At least 0.
 	ICMPType *string `json:"icmp-type,omitempty"`
-	IFace    *string `json:"iface,omitempty"` // 2 to 20 characters.
+	Iface    *string `json:"iface,omitempty"` // 2 to 20 characters.
 	Log      *string `json:"log,omitempty"`   // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string `json:"macro,omitempty"` // At most 128 characters.
 	Pos      *int64  `json:"pos,omitempty"`   // At least 0.
@@ -2525,10 +2525,10 @@ type UpdateVMFirewallRuleParams struct {
 	Dport    *string  `json:"dport,omitempty"`
 	Enable   *int64   `json:"enable,omitempty"` // At least 0.
 	ICMPType *string  `json:"icmp-type,omitempty"`
-	IFace    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
+	Iface    *string  `json:"iface,omitempty"`  // 2 to 20 characters.
 	Log      *string  `json:"log,omitempty"`    // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 	Macro    *string  `json:"macro,omitempty"`  // At most 128 characters.
-	Moveto   *int64   `json:"moveto,omitempty"` // At least 0.
+	MoveTo   *int64   `json:"moveto,omitempty"` // At least 0.
 	Proto    *string  `json:"proto,omitempty"`
 	Source   *string  `json:"source,omitempty"` // At most 512 characters.
 	Sport    *string  `json:"sport,omitempty"`
@@ -2583,7 +2583,7 @@ func (c *Client) GetVMMigrationPreconditions(ctx context.Context, p GetVMMigrati
 
 // VMMigrationPreconditions is the result of [Client.GetVMMigrationPreconditions].
 type VMMigrationPreconditions struct {
-	HAsDbusVMState       bool                                     `json:"has-dbus-vmstate"` // Since 9.1.
+	HasDbusVMState       bool                                     `json:"has-dbus-vmstate"` // Since 9.1.
 	LocalDisks           []VMMigrationPreconditionsLocalDisk      `json:"local_disks"`
 	LocalResources       []string                                 `json:"local_resources"`
 	MappedResourceInfo   json.RawMessage                          `json:"mapped-resource-info"`
@@ -2599,7 +2599,7 @@ type VMMigrationPreconditions struct {
 // VMMigrationPreconditionsLocalDisk is part of the result of [Client.GetVMMigrationPreconditions].
 type VMMigrationPreconditionsLocalDisk struct {
 	CDROM    bool   `json:"cdrom"`
-	ISUnused bool   `json:"is_unused"`
+	IsUnused bool   `json:"is_unused"`
 	Size     int64  `json:"size"`
 	VolID    string `json:"volid"`
 
@@ -2873,7 +2873,7 @@ type GetVMRRDParams struct {
 	Node      string   `json:"node"`
 	VMID      int64    `json:"vmid"`         // 100 to 999999999.
 	Ds        []string `json:"ds" px:"list"` // Required.
-	TimeFrame string   `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string   `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -2894,7 +2894,7 @@ func (c *Client) GetVMRRD(ctx context.Context, p GetVMRRDParams) (*RRDGraph, err
 type ListVMRRDDataParams struct {
 	Node      string  `json:"node"`
 	VMID      int64   `json:"vmid"`         // 100 to 999999999.
-	TimeFrame string  `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string  `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -3113,7 +3113,7 @@ func (c *Client) GetVMStatusIndex(ctx context.Context, p GetVMStatusIndexParams)
 
 // VMStatusIndex is an element of the result of [Client.GetVMStatusIndex].
 type VMStatusIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -3146,8 +3146,8 @@ type VMStatusCurrent struct {
 	CPU                *float64        `json:"cpu,omitempty"`
 	CPUs               *float64        `json:"cpus,omitempty"`
 	Clipboard          *string         `json:"clipboard,omitempty"` // Always vnc.
+	DiskRead           *uint64         `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite          *uint64         `json:"diskwrite,omitempty"` // Bytes.
-	Diskread           *uint64         `json:"diskread,omitempty"`  // Bytes.
 	Lock               *string         `json:"lock,omitempty"`
 	MaxDisk            *uint64         `json:"maxdisk,omitempty"` // Bytes.
 	MaxMem             *uint64         `json:"maxmem,omitempty"`  // Bytes.
@@ -3157,12 +3157,12 @@ type VMStatusCurrent struct {
 	NetIn              *uint64         `json:"netin,omitempty"`  // Bytes.
 	NetOut             *uint64         `json:"netout,omitempty"` // Bytes.
 	PID                *int64          `json:"pid,omitempty"`
-	Pressurecpufull    *float64        `json:"pressurecpufull,omitempty"`    // Since 9.1.
-	Pressurecpusome    *float64        `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	Pressureiofull     *float64        `json:"pressureiofull,omitempty"`     // Since 9.1.
-	Pressureiosome     *float64        `json:"pressureiosome,omitempty"`     // Since 9.1.
-	Pressurememoryfull *float64        `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	Pressurememorysome *float64        `json:"pressurememorysome,omitempty"` // Since 9.1.
+	PressureCPUFull    *float64        `json:"pressurecpufull,omitempty"`    // Since 9.1.
+	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"` // Since 9.1.
 	QMPStatus          *string         `json:"qmpstatus,omitempty"`
 	RunningMachine     *string         `json:"running-machine,omitempty"`
 	RunningQEMU        *string         `json:"running-qemu,omitempty"`
@@ -3215,7 +3215,7 @@ func (c *Client) ResetVM(ctx context.Context, p ResetVMParams) (UPID, error) {
 type ResumeVMParams struct {
 	Node     string `json:"node"`
 	VMID     int64  `json:"vmid"` // 100 to 999999999.
-	Nocheck  *bool  `json:"nocheck,omitempty"`
+	NoCheck  *bool  `json:"nocheck,omitempty"`
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
@@ -3306,8 +3306,8 @@ type SuspendVMParams struct {
 	Node         string  `json:"node"`
 	VMID         int64   `json:"vmid"` // 100 to 999999999.
 	SkipLock     *bool   `json:"skiplock,omitempty"`
-	Statestorage *string `json:"statestorage,omitempty"` // Needs todisk as well.
-	Todisk       *bool   `json:"todisk,omitempty"`       // Default false.
+	StateStorage *string `json:"statestorage,omitempty"` // Needs todisk as well.
+	ToDisk       *bool   `json:"todisk,omitempty"`       // Default false.
 }
 
 // SuspendVM calls POST /nodes/{node}/qemu/{vmid}/status/suspend.
@@ -3371,7 +3371,7 @@ func (c *Client) CreateVMTermProxy(ctx context.Context, p CreateVMTermProxyParam
 type UnlinkVMDisksParams struct {
 	Node   string   `json:"node"`
 	VMID   int64    `json:"vmid"`             // 100 to 999999999.
-	Idlist []string `json:"idlist" px:"list"` // Required.
+	IDList []string `json:"idlist" px:"list"` // Required.
 	Force  *bool    `json:"force,omitempty"`
 }
 

@@ -38,7 +38,7 @@ type ScanCIFSParams struct {
 	Server   string  `json:"server"`
 	Domain   *string `json:"domain,omitempty"`
 	Password *string `json:"password,omitempty"`
-	UserName *string `json:"username,omitempty"`
+	Username *string `json:"username,omitempty"`
 }
 
 // ScanCIFS calls GET /nodes/{node}/scan/cifs.
@@ -127,7 +127,7 @@ func (c *Client) ScanLVMThin(ctx context.Context, p ScanLVMThinParams) ([]ScanLV
 
 // ScanLVMThinItem is an element of the result of [Client.ScanLVMThin].
 type ScanLVMThinItem struct {
-	Lv string `json:"lv"`
+	LV string `json:"lv"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -162,7 +162,7 @@ type ScanPBSParams struct {
 	Node        string  `json:"node"`
 	Password    string  `json:"password"`
 	Server      string  `json:"server"`
-	UserName    string  `json:"username"`
+	Username    string  `json:"username"`
 	Fingerprint *string `json:"fingerprint,omitempty"`
 	Port        *int64  `json:"port,omitempty"` // 1 to 65535. Default 8007.
 }

@@ -51,7 +51,7 @@ func (c *Client) GetNodeSDNFabricIndex(ctx context.Context, p GetNodeSDNFabricIn
 
 // NodeSDNFabricIndex is an element of the result of [Client.GetNodeSDNFabricIndex].
 type NodeSDNFabricIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -152,7 +152,7 @@ func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexP
 
 // NodeSDNVNetIndex is an element of the result of [Client.GetNodeSDNVNetIndex].
 type NodeSDNVNetIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -178,7 +178,7 @@ func (c *Client) ListNodeSDNVNetMACVRF(ctx context.Context, p ListNodeSDNVNetMAC
 type NodeSDNVNetMACVRFListItem struct {
 	IP      string `json:"ip"`      // An IP address.
 	MAC     string `json:"mac"`     // A MAC address.
-	Nexthop string `json:"nexthop"` // An IP address.
+	NextHop string `json:"nexthop"` // An IP address.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -226,7 +226,7 @@ func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexP
 
 // NodeSDNZoneIndex is an element of the result of [Client.GetNodeSDNZoneIndex].
 type NodeSDNZoneIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -289,7 +289,7 @@ func (c *Client) ListNodeSDNZoneContent(ctx context.Context, p ListNodeSDNZoneCo
 type NodeSDNZoneContentListItem struct {
 	VNet      string  `json:"vnet"`
 	Status    *string `json:"status,omitempty"`
-	Statusmsg *string `json:"statusmsg,omitempty"`
+	StatusMsg *string `json:"statusmsg,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -315,7 +315,7 @@ func (c *Client) ListNodeSDNZoneIPVRF(ctx context.Context, p ListNodeSDNZoneIPVR
 type NodeSDNZoneIPVRFListItem struct {
 	IP       string   `json:"ip"` // An address with prefix length.
 	Metric   int64    `json:"metric"`
-	Nexthops []string `json:"nexthops"`
+	NextHops []string `json:"nexthops"`
 	Protocol string   `json:"protocol"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.

@@ -69,7 +69,7 @@ func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexP
 
 // NodeServiceIndex is an element of the result of [Client.GetNodeServiceIndex].
 type NodeServiceIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -75,7 +75,7 @@ func (c *Client) GetNodeStorageIndex(ctx context.Context, p GetNodeStorageIndexP
 
 // NodeStorageIndex is an element of the result of [Client.GetNodeStorageIndex].
 type NodeStorageIndex struct {
-	SubDir string `json:"subdir"`
+	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -129,7 +129,7 @@ type VolumeListItemVerification struct {
 type AllocateVolumeParams struct {
 	Node     string  `json:"node"`
 	Storage  string  `json:"storage"`
-	FileName string  `json:"filename"`
+	Filename string  `json:"filename"`
 	Size     string  `json:"size"`
 	VMID     int64   `json:"vmid"`             // 100 to 999999999.
 	Format   *string `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk. Needs size as well.
@@ -241,7 +241,7 @@ type DownloadURLToStorageParams struct {
 	Node               string  `json:"node"`
 	Storage            string  `json:"storage"`
 	Content            string  `json:"content"`  // One of iso, vztmpl, import.
-	FileName           string  `json:"filename"` // At most 255 characters.
+	Filename           string  `json:"filename"` // At most 255 characters.
 	URL                string  `json:"url"`
 	Checksum           *string `json:"checksum,omitempty"`           // Needs checksum-algorithm as well.
 	ChecksumAlgorithm  *string `json:"checksum-algorithm,omitempty"` // One of md5, sha1, sha224, sha256, sha384, sha512. Needs checksum as well.
@@ -384,7 +384,7 @@ type PullOCIImageToStorageParams struct {
 	Node      string  `json:"node"`
 	Storage   string  `json:"storage"`
 	Reference string  `json:"reference"`
-	FileName  *string `json:"filename,omitempty"` // At most 255 characters.
+	Filename  *string `json:"filename,omitempty"` // At most 255 characters.
 }
 
 // PullOCIImageToStorage calls POST /nodes/{node}/storage/{storage}/oci-registry-pull.
@@ -456,7 +456,7 @@ type GetNodeStorageRRDParams struct {
 	Node      string   `json:"node"`
 	Storage   string   `json:"storage"`
 	Ds        []string `json:"ds" px:"list"` // Required.
-	TimeFrame string   `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string   `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -477,7 +477,7 @@ func (c *Client) GetNodeStorageRRD(ctx context.Context, p GetNodeStorageRRDParam
 type ListNodeStorageRRDDataParams struct {
 	Node      string  `json:"node"`
 	Storage   string  `json:"storage"`
-	TimeFrame string  `json:"timeframe"`    // One of hour, day, week, month, year.
+	Timeframe string  `json:"timeframe"`    // One of hour, day, week, month, year.
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
@@ -530,10 +530,10 @@ type UploadToStorageParams struct {
 	Node              string  `json:"node"`
 	Storage           string  `json:"storage"`
 	Content           string  `json:"content"`                      // One of iso, vztmpl, import.
-	FileName          string  `json:"filename"`                     // At most 255 characters.
+	Filename          string  `json:"filename"`                     // At most 255 characters.
 	Checksum          *string `json:"checksum,omitempty"`           // Needs checksum-algorithm as well.
 	ChecksumAlgorithm *string `json:"checksum-algorithm,omitempty"` // One of md5, sha1, sha224, sha256, sha384, sha512. Needs checksum as well.
-	TmpFileName       *string `json:"tmpfilename,omitempty"`
+	TmpFilename       *string `json:"tmpfilename,omitempty"`
 }
 
 // UploadToStorage calls POST /nodes/{node}/storage/{storage}/upload.
@@ -575,16 +575,16 @@ type StorageListItem struct {
 type CreateStorageParams struct {
 	Storage               string          `json:"storage"`
 	Type                  string          `json:"type"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
-	Authsupported         *string         `json:"authsupported,omitempty"`
+	AuthSupported         *string         `json:"authsupported,omitempty"`
 	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"`
 	Base                  *string         `json:"base,omitempty"`
-	Blocksize             *string         `json:"blocksize,omitempty"`
-	ComStarHg             *string         `json:"comstar_hg,omitempty"`
-	ComStarTg             *string         `json:"comstar_tg,omitempty"`
+	BlockSize             *string         `json:"blocksize,omitempty"`
+	ComStarHG             *string         `json:"comstar_hg,omitempty"`
+	ComStarTG             *string         `json:"comstar_tg,omitempty"`
 	Content               []string        `json:"content,omitempty" px:"list"`
 	ContentDirs           []string        `json:"content-dirs,omitempty" px:"list"`
 	CreateBasePath        *bool           `json:"create-base-path,omitempty"` // Default true.
-	CreateSubDirs         *bool           `json:"create-subdirs,omitempty"`   // Default true.
+	CreateSubdirs         *bool           `json:"create-subdirs,omitempty"`   // Default true.
 	DataPool              *string         `json:"data-pool,omitempty"`
 	Datastore             *string         `json:"datastore,omitempty"`
 	Disable               *bool           `json:"disable,omitempty"`
@@ -595,20 +595,20 @@ type CreateStorageParams struct {
 	Fingerprint           *string         `json:"fingerprint,omitempty"`
 	Format                *string         `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk.
 	Fuse                  *bool           `json:"fuse,omitempty"`
-	ISMountpoint          *string         `json:"is_mountpoint,omitempty"` // Default no.
-	Iscsiprovider         *string         `json:"iscsiprovider,omitempty"`
-	KRBD                  *bool           `json:"krbd,omitempty"` // Default false.
-	KeyRing               *string         `json:"keyring,omitempty"`
+	ISCSIProvider         *string         `json:"iscsiprovider,omitempty"`
+	IsMountPoint          *string         `json:"is_mountpoint,omitempty"` // Default no.
+	KRBD                  *bool           `json:"krbd,omitempty"`          // Default false.
+	Keyring               *string         `json:"keyring,omitempty"`
 	LIOTpg                *string         `json:"lio_tpg,omitempty"`
 	MasterPubKey          *string         `json:"master-pubkey,omitempty"`
 	MaxProtectedBackups   *int64          `json:"max-protected-backups,omitempty"` // At least -1.
 	Mkdir                 *bool           `json:"mkdir,omitempty"`                 // Default true.
 	MonHost               []string        `json:"monhost,omitempty" px:"list"`
-	Mountpoint            *string         `json:"mountpoint,omitempty"`
+	MountPoint            *string         `json:"mountpoint,omitempty"`
 	Namespace             *string         `json:"namespace,omitempty"`
+	NoWriteCache          *bool           `json:"nowritecache,omitempty"`
 	Nocow                 *bool           `json:"nocow,omitempty"` // Default false.
 	Nodes                 []string        `json:"nodes,omitempty" px:"list"`
-	Nowritecache          *bool           `json:"nowritecache,omitempty"`
 	Options               *string         `json:"options,omitempty"`
 	Password              *string         `json:"password,omitempty"` // At most 256 characters.
 	Path                  *string         `json:"path,omitempty"`
@@ -627,11 +627,11 @@ type CreateStorageParams struct {
 	SkipCertVerification  *bool           `json:"skip-cert-verification,omitempty"`   // Default false.
 	SnapshotAsVolumeChain *bool           `json:"snapshot-as-volume-chain,omitempty"` // Default false. Since 9.1.
 	Sparse                *bool           `json:"sparse,omitempty"`
-	SubDir                *string         `json:"subdir,omitempty"`
+	Subdir                *string         `json:"subdir,omitempty"`
 	TaggedOnly            *bool           `json:"tagged_only,omitempty"`
 	Target                *string         `json:"target,omitempty"`
 	ThinPool              *string         `json:"thinpool,omitempty"`
-	UserName              *string         `json:"username,omitempty"`
+	Username              *string         `json:"username,omitempty"`
 	VGName                *string         `json:"vgname,omitempty"`
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
@@ -686,13 +686,13 @@ func (c *Client) GetStorage(ctx context.Context, p GetStorageParams) (json.RawMe
 type UpdateStorageParams struct {
 	Storage               string          `json:"storage"`
 	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"`
-	Blocksize             *string         `json:"blocksize,omitempty"`
-	ComStarHg             *string         `json:"comstar_hg,omitempty"`
-	ComStarTg             *string         `json:"comstar_tg,omitempty"`
+	BlockSize             *string         `json:"blocksize,omitempty"`
+	ComStarHG             *string         `json:"comstar_hg,omitempty"`
+	ComStarTG             *string         `json:"comstar_tg,omitempty"`
 	Content               []string        `json:"content,omitempty" px:"list"`
 	ContentDirs           []string        `json:"content-dirs,omitempty" px:"list"`
 	CreateBasePath        *bool           `json:"create-base-path,omitempty"` // Default true.
-	CreateSubDirs         *bool           `json:"create-subdirs,omitempty"`   // Default true.
+	CreateSubdirs         *bool           `json:"create-subdirs,omitempty"`   // Default true.
 	DataPool              *string         `json:"data-pool,omitempty"`
 	Delete                []string        `json:"delete,omitempty" px:"list"`
 	Digest                *string         `json:"digest,omitempty"` // At most 64 characters.
@@ -703,19 +703,19 @@ type UpdateStorageParams struct {
 	Fingerprint           *string         `json:"fingerprint,omitempty"`
 	Format                *string         `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk.
 	Fuse                  *bool           `json:"fuse,omitempty"`
-	ISMountpoint          *string         `json:"is_mountpoint,omitempty"` // Default no.
+	IsMountPoint          *string         `json:"is_mountpoint,omitempty"` // Default no.
 	KRBD                  *bool           `json:"krbd,omitempty"`          // Default false.
-	KeyRing               *string         `json:"keyring,omitempty"`
+	Keyring               *string         `json:"keyring,omitempty"`
 	LIOTpg                *string         `json:"lio_tpg,omitempty"`
 	MasterPubKey          *string         `json:"master-pubkey,omitempty"`
 	MaxProtectedBackups   *int64          `json:"max-protected-backups,omitempty"` // At least -1.
 	Mkdir                 *bool           `json:"mkdir,omitempty"`                 // Default true.
 	MonHost               []string        `json:"monhost,omitempty" px:"list"`
-	Mountpoint            *string         `json:"mountpoint,omitempty"`
+	MountPoint            *string         `json:"mountpoint,omitempty"`
 	Namespace             *string         `json:"namespace,omitempty"`
+	NoWriteCache          *bool           `json:"nowritecache,omitempty"`
 	Nocow                 *bool           `json:"nocow,omitempty"` // Default false.
 	Nodes                 []string        `json:"nodes,omitempty" px:"list"`
-	Nowritecache          *bool           `json:"nowritecache,omitempty"`
 	Options               *string         `json:"options,omitempty"`
 	Password              *string         `json:"password,omitempty"` // At most 256 characters.
 	Pool                  *string         `json:"pool,omitempty"`
@@ -731,9 +731,9 @@ type UpdateStorageParams struct {
 	SkipCertVerification  *bool           `json:"skip-cert-verification,omitempty"`   // Default false.
 	SnapshotAsVolumeChain *bool           `json:"snapshot-as-volume-chain,omitempty"` // Default false. Since 9.1.
 	Sparse                *bool           `json:"sparse,omitempty"`
-	SubDir                *string         `json:"subdir,omitempty"`
+	Subdir                *string         `json:"subdir,omitempty"`
 	TaggedOnly            *bool           `json:"tagged_only,omitempty"`
-	UserName              *string         `json:"username,omitempty"`
+	Username              *string         `json:"username,omitempty"`
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
 

@@ -45,8 +45,8 @@ func (c *Caser) Word(s string) string {
 		c.used[lower] = true
 		return w
 	}
-	// A plural of a known word: vmids, uuids, hostnames.
-	if stem, ok := strings.CutSuffix(lower, "s"); ok && len(stem) > 1 {
+	// A plural of a known word: vmids, uuids, hostnames. "has" is none.
+	if stem, ok := strings.CutSuffix(lower, "s"); ok && len(stem) > 1 && lower != "has" {
 		if w, ok := c.words[stem]; ok {
 			c.used[stem] = true
 			return w + "s"
@@ -75,27 +75,14 @@ func (c *Caser) parts(name string) []string {
 	return parts
 }
 
-// join concatenates words, keeping digits apart that would otherwise run
-// together ("tls1" and "2").
+// join concatenates words to an exported identifier.
 func join(parts []string) string {
-	var b strings.Builder
-	for _, p := range parts {
-		if s := b.String(); s != "" && isDigit(s[len(s)-1]) && isDigit(p[0]) {
-			b.WriteByte('_')
-		}
-		b.WriteString(p)
-	}
-	s := b.String()
-	if s == "" {
-		return "X"
-	}
-	if !unicode.IsLetter(rune(s[0])) {
+	s := strings.Join(parts, "")
+	if s == "" || s[0] < 'A' || s[0] > 'Z' {
 		return "X" + s
 	}
 	return s
 }
-
-func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 
 // splitWords cuts at everything that is neither letter nor digit, and before a
 // capital that follows a small letter.
@@ -160,7 +147,7 @@ func plural(w string) string {
 	switch {
 	case uncountable(w):
 		return w
-	case strings.HasSuffix(w, "S") || isDigit(last):
+	case strings.HasSuffix(w, "S") || last >= '0' && last <= '9':
 		return w + "s"
 	case strings.HasSuffix(w, "s"):
 		if strings.HasSuffix(w, "ss") || strings.HasSuffix(w, "us") || strings.HasSuffix(w, "ias") {
