@@ -546,3 +546,83 @@ func TestDecodePointersAreApart(t *testing.T) {
 		assert.Equal(t, want, *got[i].P)
 	}
 }
+
+// celsius speaks JSON of its own.
+type celsius struct{ Degrees int }
+
+func (c *celsius) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.Degrees) }
+func (c celsius) MarshalJSON() ([]byte, error)  { return json.Marshal(c.Degrees) }
+
+func TestDecodeRareTypes(t *testing.T) {
+	t.Parallel()
+	type rare struct {
+		Temp   celsius     `json:"temp"`
+		Temps  []*celsius  `json:"temps,omitempty"`
+		List   *[]string   `json:"list,omitempty" px:"list"`
+		Array  *[]string   `json:"array,omitempty"`
+		Scalar []string    `json:"scalar,omitempty" px:"default"`
+		One    string      `json:"one" px:"list"` // the word means nothing here
+		Ptrs   []*int64    `json:"ptrs,omitempty"`
+		Words  []*name     `json:"words,omitempty"`
+		Anys   []any       `json:"anys,omitempty" px:"list"`
+		Nets   []vmNet     `json:"nets,omitempty"`
+		NetPtr []*vmNet    `json:"netptr,omitempty"`
+		Deep   **int64     `json:"deep,omitempty"`
+		Number json.Number `json:"number"`
+	}
+	got, misfits := decode[rare](t, `{"temp":21,"temps":[3,null,"x"],"list":"a,b","array":["c"],"one":"a,b","ptrs":"1,,2","words":["a",{}],"anys":"x;y",
+		"nets":"virtio,bridge=vmbr0","netptr":["e1000",null,[]],"deep":"7","number":""}`)
+	assert.Equal(t, []string{"temps[2]: want celsius, got \"x\"", "words[1]: want string, got {}", "netptr[2]: want vmNet, got []"}, misfits)
+	assert.Equal(t, celsius{21}, got.Temp)
+	assert.Equal(t, []*celsius{{3}, nil, nil}, got.Temps)
+	assert.Equal(t, &[]string{"a", "b"}, got.List)
+	assert.Equal(t, &[]string{"c"}, got.Array)
+	assert.Equal(t, "a,b", got.One)
+	assert.Equal(t, []*int64{new(int64(1)), new(int64(2))}, got.Ptrs)
+	assert.Equal(t, []*name{new(name("a")), nil}, got.Words)
+	assert.Equal(t, []any{"x", "y"}, got.Anys)
+	require.Len(t, got.Nets, 1)
+	assert.Equal(t, "vmbr0", *got.Nets[0].Bridge)
+	require.Len(t, got.NetPtr, 3)
+	assert.Equal(t, "e1000", got.NetPtr[0].Model)
+	assert.Nil(t, got.NetPtr[2])
+	assert.Equal(t, int64(7), **got.Deep)
+	assert.Empty(t, got.Number)
+
+	got, misfits = decode[rare](t, `{"temp":null,"list":null,"array":"","nets":"","deep":null}`)
+	assert.Empty(t, misfits)
+	assert.Equal(t, rare{Array: &[]string{}, Nets: []vmNet{}}, got)
+
+	top, misfits := decode[vmNet](t, `"virtio,mtu=x"`)
+	assert.Equal(t, []string{"mtu: want integer, got x"}, misfits)
+	assert.Equal(t, "virtio", top.Model)
+}
+
+type name string
+
+func TestDecodeLongLists(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{63, 64, 65, 1000, 5000} {
+		var out resources
+		require.NoError(t, wire.Decode(guestList(n, false), &out, func(m wire.Misfit) { t.Error(m) }))
+		require.Len(t, out.Data, n)
+		assert.Less(t, cap(out.Data), 4*n+8)
+		var std resources
+		require.NoError(t, json.Unmarshal(guestList(n, true), &std))
+		for i := range std.Data {
+			require.Equal(t, std.Data[i], out.Data[i])
+		}
+	}
+}
+
+func TestMisfitPathIsBounded(t *testing.T) {
+	t.Parallel()
+	type tree struct {
+		Children []tree `json:"children_with_a_name_that_is_long"`
+	}
+	const open = `{"children_with_a_name_that_is_long":[`
+	_, misfits := decode[tree](t, strings.Repeat(open, 500)+`1`+strings.Repeat(`]}`, 500))
+	require.Len(t, misfits, 1)
+	assert.Less(t, len(misfits[0]), 700)
+	assert.Contains(t, misfits[0], "…: want object, got 1")
+}

@@ -303,14 +303,16 @@ func joinList(dst []byte, f *fieldInfo, t *typeInfo, v reflect.Value) ([]byte, e
 		}
 		return joinKeys(dst, keys), nil
 	}
+	some := false
 	for i := range v.Len() {
 		et, ev, ok := concrete(t.elem, v.Index(i))
 		if !ok {
 			continue
 		}
-		if i > 0 {
+		if some {
 			dst = append(dst, f.sep...)
 		}
+		some = true
 		var err error
 		if dst, err = appendText(dst, et, ev); err != nil {
 			return dst, err

@@ -43,6 +43,8 @@ func TestEncode(t *testing.T) {
 		perl   string
 		rust   string
 		noForm bool // cannot be said in a form without loss
+
+		badForm bool // cannot be said in a form at all
 	}{
 		{name: "nil", params: nil, form: "", perl: `{}`},
 		{name: "nil pointer", params: (*remote)(nil), form: "", perl: `{}`},
@@ -156,6 +158,22 @@ func TestEncode(t *testing.T) {
 			perl: `{"a":"x","any":[1,"z",1],"b":1,"list":["x","y"],"n":7,"net1":"q","p":0,"raw":"s","u":3}`,
 			rust: `{"a":"x","any":[1,"z",true],"b":true,"list":["x","y"],"n":7,"net1":"q","p":false,"raw":"s","u":3}`,
 		},
+		{
+			name: "JSON types and raw values", params: &struct {
+				T celsius           `json:"t"`
+				R json.RawMessage   `json:"r,omitempty"`
+				S []json.RawMessage `json:"s,omitempty"`
+				N json.RawMessage   `json:"n,omitempty"`
+				P **bool            `json:"p,omitempty"`
+				L *[]string         `json:"l,omitempty" px:"list"`
+			}{T: celsius{21}, R: json.RawMessage(` { "a" : [1] }`), S: []json.RawMessage{json.RawMessage(`1`), json.RawMessage(`null`), nil}, N: json.RawMessage(` null`), P: new(new(true)), L: &[]string{"a", "b"}},
+			perl: `{"l":"a,b","p":1,"r":{"a":[1]},"s":[1,null,null],"t":21}`, rust: `{"l":"a,b","p":true,"r":{"a":[1]},"s":[1,null,null],"t":21}`, noForm: true, badForm: true,
+		},
+		{name: "JSON type as a whole", params: celsius{21}, form: "Degrees=21", perl: `{"Degrees":21}`},
+		{name: "list with holes", params: struct {
+			L []*string `json:"l,omitempty" px:"list"`
+			A []*string `json:"a,omitempty"`
+		}{[]*string{nil, new("x"), nil, new("y")}, []*string{new("x"), nil, new("y")}}, form: "a=x&a=y&l=x%2Cy", perl: `{"a":["x",null,"y"],"l":"x,y"}`},
 		{name: "map of strings", params: map[string]string{"b": "2", "a": "&"}, form: "a=%26&b=2", perl: `{"a":"&","b":"2"}`},
 		{name: "url.Values", params: url.Values{"b": {"2", "3"}, "a": {"x", "y"}}, form: "a=x&a=y&b=2&b=3", perl: `{"a":["x","y"],"b":["2","3"]}`},
 		{name: "strange keys", params: map[string]any{"a&b": "1", "ü": "2"}, form: "a%26b=1&%C3%BC=2", perl: `{"a&b":"1","ü":"2"}`},
@@ -163,7 +181,11 @@ func TestEncode(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			form, err := wire.EncodeForm(tc.params, tc.skip)
-			require.NoError(t, err)
+			if tc.badForm {
+				assert.Error(t, err)
+			} else {
+				require.NoError(t, err)
+			}
 			assert.Equal(t, tc.form, form)
 
 			perl, err := wire.EncodeJSON(tc.params, wire.Perl, tc.skip)

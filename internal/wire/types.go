@@ -129,7 +129,9 @@ func build(t reflect.Type, building map[reflect.Type]*typeInfo) *typeInfo {
 		info.op = opPointer
 		info.elem = build(t.Elem(), building)
 		info.want = info.elem.want
-		info.fast = info.elem.fast
+		if info.elem.op != opPointer && t.Name() == "" {
+			info.fast = info.elem.fast
+		}
 	case t.Kind() == reflect.Interface:
 		if t.NumMethod() == 0 {
 			info.op = opAny
