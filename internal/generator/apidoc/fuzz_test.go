@@ -15,7 +15,7 @@ func FuzzParse(f *testing.F) {
 		tree("perl", `{"properties":{"a0":{"type":"string"},"a1":{"type":"string"}}}`, `{"oneOf":[{"type":"null"}]}`),
 		tree("rust", `{"properties":{"p":{"format":{"type":"array","items":{}}}}}`, `{"type":"string","typetext":"[[a=]<1|0>] ,b=<x>","format":"f"}`),
 		`[{"path":"/x","text":"x","info":{"GET":{"permissions":{"check":["and",["perm","/",["A"]],["userid-param","self"]]}}}}]`,
-		`[{"path":"/x","text":"x","info":{"GET":{"permissions":{"withParam":{"name":"a","permission":{"or":[{"user":"b"}]}}}}}}]`,
+		`[{"path":"/x","text":"x","info":{"GET":{"permissions":{"withParam":{"name":"a","permissions":{"or":[{"user":"b"}]}}}}}}]`,
 		`{"dialect":"perl","operations":[{"path":"/x","method":"GET"}]}`,
 		`[{"path":"/{a}","text":"x","info":{"GET":{"parameters":{"properties":{"p":{"format":{"a":{"alias":"b","keyAlias":"b"},"b":{"default":"1","type":"boolean"}}}}}}}}]`,
 		`[{"path":"/x","text":"x","info":{"POST":{"method":"UPLOAD","returns":{"minimum":"1e3","maximum":2.0,"enum":[1,"a"],"default":4,"type":"string","links":[{"rel":"child","href":"h"}]}}}}]`,

@@ -26,6 +26,73 @@ func declarePathParameters(op *facts.Operation) {
 	}
 }
 
+// flattenVariants replaces the variants of an operation's parameters by one set
+// of parameters: a request is flat in any case. A parameter of only some
+// variants is optional and tells by InstanceTypes which; one that differs
+// between variants has variants itself.
+func flattenVariants(s *facts.Schema) {
+	if s.OneOf == nil {
+		return
+	}
+	variants, by := s.OneOf, s.TypeProperty
+	flat := map[string]*facts.Schema{}
+	if by != "" && s.TypeSchema != nil {
+		flat[by] = s.TypeSchema
+	}
+	for _, v := range variants {
+		for name := range v.Properties {
+			if flat[name] == nil {
+				flat[name] = joinVariants(variants, name, by)
+			}
+		}
+		s.NoAdditional = s.NoAdditional || v.NoAdditional
+	}
+	for name, p := range s.Properties {
+		flat[name] = p
+	}
+	s.Properties, s.OneOf, s.TypeProperty, s.TypeSchema = flat, nil, "", nil
+}
+
+// joinVariants makes one schema of what the variants say about a property.
+func joinVariants(variants []*facts.Schema, name, by string) *facts.Schema {
+	var members []*facts.Schema
+	var types []string
+	optional, same := false, true
+	for _, v := range variants {
+		p := v.Properties[name]
+		if p == nil {
+			optional = true
+			continue
+		}
+		optional = optional || p.Optional
+		p = p.Clone()
+		p.Optional = false
+		same = same && (len(members) == 0 || equal(members[0], p))
+		p.InstanceTypes = v.InstanceTypes
+		types = append(types, v.InstanceTypes...)
+		members = append(members, p)
+	}
+	joined := members[0].Clone()
+	joined.InstanceTypes = nil
+	if !same {
+		joined = &facts.Schema{OneOf: members, TypeProperty: by}
+		joined.Type = inferType(joined)
+	} else if len(members) < len(variants) {
+		joined.InstanceTypes, joined.TypeProperty = types, by
+	}
+	joined.Optional = optional
+	return joined
+}
+
+// equal reports whether two schemas are alike but for their descriptions.
+func equal(a, b *facts.Schema) bool {
+	a, b = bare(a), bare(b)
+	a.InstanceTypes, b.InstanceTypes = nil, nil
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
+}
+
 // normalise settles what needs the whole document.
 func normalise(d *facts.Document) {
 	grammars := namedGrammars(d)
@@ -116,21 +183,8 @@ func foldFamilies(s *facts.Schema) {
 // alike reports whether members are numbered from 0 without a gap and equal but
 // for their descriptions.
 func alike(members map[int]*facts.Schema) bool {
-	var first []byte
 	for i := range len(members) {
-		s := members[i]
-		if s == nil {
-			return false
-		}
-		s = s.Clone()
-		s.Walk("", func(_ string, s *facts.Schema) { s.Description = "" })
-		b, err := json.Marshal(s)
-		if err != nil {
-			return false
-		}
-		if i == 0 {
-			first = b
-		} else if !bytes.Equal(first, b) {
+		if members[i] == nil || i > 0 && !equal(members[0], members[i]) {
 			return false
 		}
 	}

@@ -236,6 +236,7 @@ func (p *parser) operation(path, verb string, v any) {
 	if op.Returns == nil {
 		op.Returns = new(facts.Schema)
 	}
+	flattenVariants(op.Parameters)
 	declarePathParameters(op)
 	p.ops = append(p.ops, op)
 }

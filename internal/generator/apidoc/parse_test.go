@@ -189,6 +189,19 @@ func TestParseSchema(t *testing.T) {
 			"variants by a member", "rust", `{"type":"object","typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]},"oneOf":[{"type":"object","title":"a"},{"type":"object","title":"b","description":"d"}]}`,
 			`{"type":"object","oneOf":[{"type":"object","instanceTypes":["a"]},{"type":"object","description":"d","instanceTypes":["b"]}],"typeProperty":"kind","typeSchema":{"type":"string","enum":["a","b"]}}`,
 		},
+		{
+			"variants by a member, newer spelling", "rust", `{"type":"object","type-property":"kind","type-property-schema":{"type":"string"},"oneOf":[{"type":"object","instance-type":"a"},{"type":"object","title":"t","instance-type":"b"}]}`,
+			`{"type":"object","oneOf":[{"type":"object","instanceTypes":["a"]},{"type":"object","description":"t","instanceTypes":["b"]}],"typeProperty":"kind","typeSchema":{"type":"string"}}`,
+		},
+		{
+			"objects put together", "rust", `{"type":"object","allOf":[{"type":"object","additionalProperties":false,"properties":{"a":{"type":"string"}}},{"type":"object","additionalProperties":false,"properties":{"b":{"type":"string"}}}]}`,
+			`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"noAdditional":true}`,
+		},
+		{
+			"objects put together, other keys allowed", "rust", `{"allOf":[{"type":"object","additionalProperties":false,"properties":{"a":{"type":"string"}}},{"type":"object","additionalProperties":true,"properties":{}}]}`,
+			`{"type":"object","properties":{"a":{"type":"string"}}}`,
+		},
+		{"an array's greatest length in Rust's files", "rust", `{"type":"array","items":{"type":"string"},"minLength":1,"maxLength":1}`, `{"type":"array","items":{"type":"string"},"minLength":1}`},
 		{"variants of several types", "rust", `{"oneOf":[{"type":"object"},{"type":"string"}]}`, `{"oneOf":[{"type":"object"},{"type":"string"}]}`},
 
 		{"description before its longer form", "perl", `{"type":"string","description":"short","verbose_description":"long","title":"t"}`, `{"type":"string","description":"short"}`},
@@ -302,6 +315,19 @@ func TestParseOperation(t *testing.T) {
 	}
 }
 
+func TestParseFlattensParameters(t *testing.T) {
+	t.Parallel()
+	d := parse(t, tree("rust", `{"type":"object","type-property":"kind","type-property-schema":{"type":"string","enum":["x","y"]},"oneOf":[
+		{"instance-type":"x","type":"object","additionalProperties":false,"properties":{"all":{"type":"string","description":"p"},"some":{"type":"integer"},"differs":{"type":"string"},"maybe":{"type":"string"}}},
+		{"instance-type":"y","type":"object","additionalProperties":false,"properties":{"all":{"type":"string","description":"q"},"differs":{"type":"integer"},"maybe":{"type":"string","optional":1}}}]}`, `{}`))
+	assert.JSONEq(t, `{"type":"object","noAdditional":true,"properties":{
+		"kind":{"type":"string","enum":["x","y"]},
+		"all":{"type":"string","description":"p"},
+		"some":{"type":"integer","optional":true,"typeProperty":"kind","instanceTypes":["x"]},
+		"differs":{"oneOf":[{"type":"string","instanceTypes":["x"]},{"type":"integer","instanceTypes":["y"]}],"typeProperty":"kind"},
+		"maybe":{"type":"string","optional":true}}}`, compact(t, d.Operations[0].Parameters))
+}
+
 func TestParseSortsOperations(t *testing.T) {
 	t.Parallel()
 	d := parse(t, `[{"path":"/b","text":"b","info":{"PUT":{},"GET":{}},"children":[{"path":"/b/{x}","text":"{x}","info":{"GET":{}}}]},{"path":"/a","text":"a","info":{"GET":{}},"children":null}]`)
@@ -366,7 +392,7 @@ func TestParsePermissions(t *testing.T) {
 			`{"check":{"op":"or","checks":[{"op":"perm","path":"/access","privs":["A.B"]},{"op":"user","path":"{userid}"},{"op":"user","path":"root@pam"},{"op":"group","path":"g"}]}}`,
 		},
 		{"Rust's and of one", `{"and":[{"check":{"path":["a"],"privs":["A.B"]}}],"description":"And more."}`, `{"check":{"op":"perm","path":"/a","privs":["A.B"]},"prose":true}`},
-		{"Rust's withParam", `{"withParam":{"name":"store","permission":{"check":{"path":["a"],"privs":["A.B"]}}}}`, `{"check":{"op":"perm","path":"/a","privs":["A.B"],"requireParam":"store"}}`},
+		{"Rust's withParam", `{"withParam":{"name":"store","permissions":{"check":{"path":["a"],"privs":["A.B"]}}}}`, `{"check":{"op":"perm","path":"/a","privs":["A.B"],"requireParam":"store"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -405,6 +431,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a script without a tree", "var x = 1; function f() { return [1]; }", "no API description found"},
 		{"a script with another array", "var x = [1, 2];", "its first element is the number 1"},
 		{"a truncated script", "const apiSchema = " + good[:len(good)-3], "the file is cut short: it ends at line 1"},
+		{"a script cut before the tree", "// API\nconst apiSchema =\n", "cut short: it ends at line 3, after an equals sign"},
 		{"a truncated tree", strings.ReplaceAll(good[:60], ",", ",\n"), "cut short"},
 		{"a tree that is no JSON", "const apiSchema = [\n{ path: '/x' }\n];", "line 2: not JSON"},
 		{"an empty array", "[]", "an empty array"},
@@ -467,6 +494,9 @@ func TestParseNotUnderstood(t *testing.T) {
 		{"a property without name", param(`{"properties":{"":{}}}`), "/x/{y} POST parameters.net[n]", "no name"},
 		{"items that are none", param(`{"items":1}`), "/x/{y} POST parameters.net[n][]", "is the number 1"},
 		{"no variants", param(`{"oneOf":[]}`), "/x/{y} POST parameters.net[n] oneOf", "is an array of 0"},
+		{"something else than objects put together", param(`{"allOf":[{"type":"string"}]}`), "/x/{y} POST parameters.net[n]&0", `has type "string", want object`},
+		{"a property in two of the objects put together", param(`{"allOf":[{"properties":{"a":{}}},{"properties":{"a":{}}}]}`), "/x/{y} POST parameters.net[n]&1.a", "two of the schemas"},
+		{"nothing put together", param(`{"allOf":{}}`), "/x/{y} POST parameters.net[n] allOf", "want an array of schemas"},
 		{"a default key that is none", param(`{"default_key":"a","properties":{"b":{}}}`), "/x/{y} POST parameters.net[n]", `default_key names "a"`},
 		{"a key alias that is none", param(`{"format":{"a":{"alias":"b","keyAlias":"c"}}}`), "/x/{y} POST parameters.net[n]~.a", `keyAlias names "c"`},
 		{"a link", info(`{"returns":{"links":[{"rel":"child","href":"x","method":"GET"}]}}`), "/x/{y} POST returns links", `unknown key "method"`},

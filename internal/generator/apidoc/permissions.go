@@ -209,9 +209,9 @@ func (p *parser) rustCheck(where string, m map[string]any, depth int) *facts.Che
 func (p *parser) withParam(where string, v any, depth int) *facts.Check {
 	m, _ := v.(map[string]any)
 	name, ok := m["name"].(string)
-	inner, ok2 := m["permission"].(map[string]any)
+	inner, ok2 := m["permissions"].(map[string]any)
 	if !ok || !ok2 || len(m) != 2 {
-		p.problem(where, "is %s, want an object with name and permission", describe(v))
+		p.problem(where, "is %s, want an object with name and permissions", describe(v))
 		return new(facts.Check)
 	}
 	c := p.rustCheck(where, inner, depth+1)

@@ -1,6 +1,7 @@
 package apidoc
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +41,7 @@ type schemaReader struct {
 	title, verbose string
 	deflt          any
 	defaultKey     string // rust: the property that is the default key
+	allOf          []*facts.Schema
 }
 
 func (r *schemaReader) at(key string) string { return r.where + " " + key }
@@ -74,11 +76,13 @@ func (r *schemaReader) key(k string, v any) {
 		}
 	case "oneOf":
 		s.OneOf = r.variants(v)
+	case "allOf":
+		r.allOf = r.schemas(k, "&", v)
 	case "type-property", "typeProperty":
 		s.TypeProperty = r.text(r.at(k), v)
-	case "typeSchema":
+	case "typeSchema", "type-property-schema":
 		s.TypeSchema = r.schema(r.where+"!", v, r.depth+1)
-	case "instance-types":
+	case "instance-types", "instance-type":
 		s.InstanceTypes = r.texts(r.at(k), v)
 	case "enum":
 		s.Enum = r.enum(r.at(k), v)
@@ -123,6 +127,7 @@ func (r *schemaReader) key(k string, v any) {
 func (r *schemaReader) finish() {
 	s := r.s
 	s.Description = firstOf(s.Description, r.verbose, r.title)
+	r.merge()
 	r.mendShape()
 	if s.Type == "" {
 		s.Type = inferType(s)
@@ -133,6 +138,11 @@ func (r *schemaReader) finish() {
 		} else {
 			r.problem(r.where, "default_key names %q, which is no property", r.defaultKey)
 		}
+	}
+	if r.dialect == "rust" && s.Type == "array" {
+		// The servers write the least length of an array in place of the
+		// greatest.
+		s.MaxLength = nil
 	}
 	s.Default = literal(s, r.deflt)
 	typetextToSchema(s)
@@ -222,26 +232,69 @@ func (r *schemaReader) properties(v any, where string) map[string]*facts.Schema 
 	return props
 }
 
-// variants reads oneOf. Servers written in Rust call each variant by the value
-// of the type property that selects it.
-func (r *schemaReader) variants(v any) []*facts.Schema {
-	list, ok := v.([]any)
-	if !ok || len(list) == 0 {
-		r.problem(r.at("oneOf"), "is %s, want an array of schemas", describe(v))
-		return nil
+// merge gives the schema what is in the schemas of its allOf.
+func (r *schemaReader) merge() {
+	s := r.s
+	for i, part := range r.allOf {
+		at := r.where + "&" + itoa(i)
+		if part.Type != "object" {
+			r.problem(at, "has type %q, want object: only objects can be put together", part.Type)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(part.Properties)) {
+			if s.Properties[name] != nil {
+				r.problem(at+"."+name, "stands in two of the schemas that are put together")
+				continue
+			}
+			if s.Properties == nil {
+				s.Properties = map[string]*facts.Schema{}
+			}
+			s.Properties[name] = part.Properties[name]
+		}
+		if part.OneOf != nil {
+			if s.OneOf != nil {
+				r.problem(at, "is the second with variants that is put together")
+				continue
+			}
+			s.OneOf, s.TypeProperty, s.TypeSchema = part.OneOf, part.TypeProperty, part.TypeSchema
+		}
 	}
-	var out []*facts.Schema
-	for i, e := range list {
-		s := r.schema(r.where+"|"+itoa(i), e, r.depth+1)
-		if m, ok := e.(map[string]any); ok && r.raw["typeProperty"] != nil && s.InstanceTypes == nil {
-			if title, ok := m["title"].(string); ok && title != "" {
-				s.InstanceTypes = []string{title}
-				if _, ok := m["description"]; !ok {
-					s.Description = ""
-				}
+	if len(r.allOf) > 0 {
+		s.Type = "object"
+		s.NoAdditional = !slices.ContainsFunc(r.allOf, func(p *facts.Schema) bool { return !p.NoAdditional && p.OneOf == nil })
+	}
+}
+
+// variants reads oneOf. Older servers in Rust give the value of the type
+// property that selects a variant as its title.
+func (r *schemaReader) variants(v any) []*facts.Schema {
+	out := r.schemas("oneOf", "|", v)
+	if r.raw["typeProperty"] == nil {
+		return out
+	}
+	list, _ := v.([]any)
+	for i := range out {
+		m, ok := list[i].(map[string]any)
+		if title, isText := m["title"].(string); ok && isText && title != "" && out[i].InstanceTypes == nil {
+			out[i].InstanceTypes = []string{title}
+			if _, ok := m["description"]; !ok {
+				out[i].Description = ""
 			}
 		}
-		out = append(out, s)
+	}
+	return out
+}
+
+// schemas reads an array of schemas. It returns as many as there are elements.
+func (r *schemaReader) schemas(key, step string, v any) []*facts.Schema {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 {
+		r.problem(r.at(key), "is %s, want an array of schemas", describe(v))
+		return nil
+	}
+	out := make([]*facts.Schema, len(list))
+	for i, e := range list {
+		out[i] = r.schema(r.where+step+itoa(i), e, r.depth+1)
 	}
 	return out
 }

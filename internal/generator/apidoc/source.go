@@ -56,7 +56,10 @@ func findAssigned(data []byte) (any, error) {
 				j++
 			}
 			i++
-			if j >= len(data) || data[j] != '[' && data[j] != '{' {
+			if j >= len(data) {
+				return nil, fmt.Errorf("%w: it ends at line %d, after an equals sign; fetch it again", errTruncated, line(data, len(data)))
+			}
+			if data[j] != '[' && data[j] != '{' {
 				continue
 			}
 			v, err := decodeAt(data, j)
