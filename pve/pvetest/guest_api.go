@@ -75,10 +75,7 @@ func guestVNC(c *call) (any, error) {
 	upid := c.task("vncproxy", strconv.Itoa(g.VMID), func(*task) error { return nil })
 	m := map[string]any{
 		"user": c.auth.id(), "ticket": fmt.Sprintf("PVEVNC:%08X::%016x", c.s.clock().Unix(), c.s.rng.Uint64()),
-		"port": "5900", "cert": c.s.certPEM, "upid": upid,
-	}
-	if c.p.boolean("generate-password", false) || !c.p.boolean("websocket", false) {
-		m["password"] = fmt.Sprintf("%08x", c.s.rng.Uint32())
+		"port": "5900", "cert": c.s.certPEM, "upid": upid, "password": fmt.Sprintf("%08x", c.s.rng.Uint32()),
 	}
 	return m, nil
 }

@@ -21,7 +21,7 @@ func (c *call) start(t *task, g *guest, skiplock bool) error {
 		return fail(500, "VM %d already running", g.VMID)
 	}
 	h := c.host(t)
-	c.settleConfig(h, g, nil)
+	c.settleConfig(h, g, nil, nil)
 	if err := c.canStart(h, g); err != nil {
 		return err
 	}

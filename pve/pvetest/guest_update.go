@@ -158,7 +158,7 @@ func (c *call) checkChange(vmid int, ch change) error {
 // apply makes a change pending and then puts in force what can be.
 func (c *call) apply(h host, g *guest, ch change) error {
 	if g.Pending == nil {
-		g.Pending, g.Delete = map[string]string{}, map[string]bool{}
+		g.Pending = map[string]string{}
 	}
 	if g.Delete == nil {
 		g.Delete = map[string]bool{}
@@ -183,12 +183,12 @@ func (c *call) apply(h host, g *guest, ch change) error {
 	sort.SliceStable(keys, func(i, j int) bool { return keys[i] != "boot" && keys[j] == "boot" })
 	for _, key := range keys {
 		if err := c.setPending(h, g, key, ch.set[key], &boot, ch); err != nil {
-			c.settleConfig(h, g, nil)
+			c.settleConfig(h, g, ch.touches, nil)
 			return err
 		}
 	}
 	problems := map[string]string{}
-	c.settleConfig(h, g, problems)
+	c.settleConfig(h, g, ch.touches, problems)
 	if len(problems) > 0 {
 		return failParams(problems)
 	}
@@ -363,10 +363,16 @@ func (c *call) setPending(h host, g *guest, key, text string, boot *[]string, ch
 	return nil
 }
 
+// touches tells whether the change is about a key.
+func (ch change) touches(key string) bool {
+	_, set := ch.set[key]
+	return set || slices.Contains(ch.unset, key)
+}
+
 // settleConfig puts pending changes in force: all of them when the guest is
-// off, those that a running machine can take otherwise. What fails stays
-// pending and is entered in problems.
-func (c *call) settleConfig(h host, g *guest, problems map[string]string) {
+// off, otherwise those that are tried now and that a running machine can take.
+// What fails stays pending and is entered in problems.
+func (c *call) settleConfig(h host, g *guest, try func(key string) bool, problems map[string]string) {
 	plug := plugger{c: c, h: h, g: g, features: hotplugFeatures(g.Config)}
 	for _, key := range sortedKeys(g.Delete) {
 		text, ok := g.Config[key]
@@ -375,6 +381,9 @@ func (c *call) settleConfig(h host, g *guest, problems map[string]string) {
 			continue
 		}
 		if g.Running {
+			if !try(key) {
+				continue
+			}
 			done, err := plug.out(key, text)
 			if err != nil && problems != nil {
 				problems[key] = "hotplug problem - " + err.Error() + "\n"
@@ -406,6 +415,9 @@ func (c *call) settleConfig(h host, g *guest, problems map[string]string) {
 			continue
 		}
 		if g.Running {
+			if !try(key) {
+				continue
+			}
 			done, err := plug.in(key, text)
 			if err != nil && problems != nil {
 				problems[key] = "hotplug problem - " + err.Error() + "\n"

@@ -18,7 +18,6 @@ func registerNodes(r *registry) {
 	r.handle("GET /nodes/{node}/dns", nodeDNS)
 	r.handle("GET /nodes/{node}/hosts", nodeHosts)
 	r.handle("GET /nodes/{node}/config", func(*call) (any, error) { return map[string]any{}, nil })
-	r.handle("GET /nodes/{node}/lxc", emptyList)
 	r.handle("GET /nodes/{node}/services", emptyList)
 	r.handle("GET /nodes/{node}/netstat", emptyList)
 	r.handle("GET /nodes/{node}/disks/list", emptyList)
@@ -27,8 +26,6 @@ func registerNodes(r *registry) {
 		return map[string]any{"status": "notfound", "message": "There is no subscription key", "url": "https://www.proxmox.com/en/proxmox-virtual-environment/pricing"}, nil
 	})
 	r.handle("GET /nodes/{node}/capabilities/qemu/cpu", cpuModels)
-	r.handle("POST /nodes/{node}/startall", bulk("startall"))
-	r.handle("POST /nodes/{node}/stopall", bulk("stopall"))
 	r.handle("POST /nodes/{node}/execute", func(*call) (any, error) { return nil, fail(501, "batches of calls are not simulated") })
 }
 
@@ -140,34 +137,6 @@ Cascadelake-Server-v5 486 IvyBridge-IBRS coreduo Icelake-Server-v7 SapphireRapid
 		out = append(out, map[string]any{"name": id, "vendor": "default", "custom": 1})
 	}
 	return out, nil
-}
-
-// bulk answers the calls that start or stop all guests of a node.
-func bulk(typ string) handler {
-	return func(c *call) (any, error) {
-		only := map[int]bool{}
-		for _, id := range c.p.list("vms") {
-			only[atoi(id)] = true
-		}
-		node := c.node
-		return c.task(typ, "", func(t *task) error {
-			for _, vmid := range sortedKeys(c.cl().Guests) {
-				g := c.cl().Guests[vmid]
-				if g.Node != node || len(only) > 0 && !only[vmid] || g.template() {
-					continue
-				}
-				switch {
-				case typ == "stopall" && g.Running:
-					t.logf("Stopping VM %d", vmid)
-					g.stop()
-				case typ == "startall" && !g.Running && (g.Config["onboot"] == "1" || len(only) > 0 || c.p.boolean("force", false)):
-					t.logf("Starting VM %d", vmid)
-					g.Running, g.Started = true, c.s.now().Unix()
-				}
-			}
-			return nil
-		}), nil
-	}
 }
 
 func registerRoot(r *registry) {

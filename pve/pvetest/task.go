@@ -28,6 +28,7 @@ type task struct {
 	fail     string    // the exit status it is bound to have
 	failLate bool      // ... after its work was done
 	bound    int       // warnings it is bound to have
+	working  bool      // its work is being done right now
 	held     bool      // runs until it is stopped or released
 	run      func(t *task) error
 	undo     func() // takes back what was reserved, when the work is never done
@@ -108,6 +109,7 @@ func (c *call) taskOn(nodeName, typ, id string, run func(t *task) error) string 
 	c.cl().Tasks = append(c.cl().Tasks, t)
 	if f := c.fault; f != nil {
 		t.fail, t.failLate, t.bound = f.TaskError, f.After, f.TaskWarnings
+		c.fault = nil // not for tasks that this one starts
 	}
 	for i, f := range s.tasks.fail {
 		if ok, _ := path.Match(f.pattern, typ+":"+id); ok || f.pattern == "*" {
@@ -145,7 +147,7 @@ func (s *Server) finish(t *task) {
 		if older == t {
 			break
 		}
-		if older.running() && !older.held && older.ID == t.ID && older.ID != "" && older.Node == t.Node {
+		if older.running() && !older.held && !older.working && older.ID == t.ID && older.ID != "" && older.Node == t.Node {
 			s.finishOne(older)
 		}
 	}
@@ -154,6 +156,7 @@ func (s *Server) finish(t *task) {
 
 func (s *Server) finishOne(t *task) {
 	var err error
+	t.working = true
 	if t.fail == "" || t.failLate {
 		if t.run == nil {
 			err = fmt.Errorf("unexpected status")
