@@ -143,8 +143,8 @@ func show(v any) string {
 	if err != nil {
 		return err.Error()
 	}
-	if len(data) > 160 {
-		return string(data[:160]) + "…"
+	if len(data) > 600 {
+		return string(data[:600]) + "…"
 	}
 	return string(data)
 }
@@ -203,6 +203,9 @@ func (p *player) diffObject(path string, ours, theirs map[string]any) string {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(theirs)) {
+		if k == "value" && theirs["key"] == "digest" {
+			continue // an item of a list of pending changes
+		}
 		if d := p.diff(path+"."+k, ours[k], theirs[k]); d != "" {
 			return d
 		}
@@ -267,7 +270,11 @@ func names(list []any) []string {
 			out = append(out, s)
 			continue
 		}
-		out = append(out, identity(v))
+		if m, ok := v.(map[string]any); ok && m["t"] != nil {
+			out = append(out, fmt.Sprint(m["t"]))
+			continue
+		}
+		out = append(out, strings.Trim(strings.ReplaceAll(identity(v), " ", ""), "|"))
 	}
 	return out
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime/multipart"
 	"net/http"
@@ -107,7 +108,58 @@ func gaps() []gap {
 		{seq: 460, name: "late fields", unless: "j31-upload-badsum-x", do: func(p *player) error {
 			return p.upload("j31-upload-badsum", "te st.iso", 65536, make([]byte, 213))
 		}},
+		{seq: 549, name: "guest agent", do: func(p *player) error { return p.srv.SetAgent(130, agent()) }},
+		{seq: 585, name: "unplug a card", unless: "o48", do: put(130, "delete=net1")},
+		{seq: 586, name: "no system answers on VM 130", do: func(p *player) error {
+			return p.srv.EditVM(130, func(vm *pvetest.VM) { vm.NoOS = true })
+		}},
 		{seq: 587, name: "unplug refused", unless: "o49", do: put(130, "delete=scsi1")},
+		{seq: 617, name: "VM 130 and its agent again", do: func(p *player) error {
+			err := p.srv.EditVM(130, func(vm *pvetest.VM) { vm.Running, vm.Config["agent"] = true, "1" })
+			return errors.Join(err, p.srv.SetAgent(130, agent()))
+		}},
+		{seq: 662, name: "leftover of VM 140", do: func(p *player) error {
+			return p.call("POST", "/nodes/pve1/storage/data/content", url.Values{"filename": {"vm-140-disk-0.raw"}, "vmid": {"140"}, "size": {"1M"}}, nil)
+		}},
+	}
+}
+
+// agent is the agent that answered on VM 130.
+func agent() *pvetest.Agent {
+	counters := map[string]int{}
+	for _, k := range []string{"bytes", "packets"} {
+		counters["rx-"+k], counters["tx-"+k] = 1, 1
+	}
+	for _, k := range []string{"errs", "dropped"} {
+		counters["rx-"+k], counters["tx-"+k] = 0, 0
+	}
+	addr := func(typ, ip string, prefix int) map[string]any {
+		return map[string]any{"ip-address-type": typ, "ip-address": ip, "prefix": prefix}
+	}
+	return &pvetest.Agent{
+		Replies: map[string]any{
+			"network-get-interfaces": []any{
+				map[string]any{
+					"name": "lo", "hardware-address": "00:00:00:00:00:00", "statistics": counters,
+					"ip-addresses": []any{addr("ipv4", "127.0.0.1", 8), addr("ipv6", "::1", 128)},
+				},
+				map[string]any{"name": "eth0", "hardware-address": "bc:24:11:00:00:01", "ip-addresses": []any{addr("ipv4", "10.99.1.50", 24)}},
+			},
+			"get-osinfo": map[string]any{
+				"id": "debian", "name": "Debian GNU/Linux", "pretty-name": "Debian GNU/Linux 13 (trixie)", "version": "13 (trixie)", "version-id": "13",
+				"kernel-release": "6.12.0", "kernel-version": "#1 SMP", "machine": "x86_64",
+			},
+			"get-fsinfo": []any{map[string]any{"name": "sda1", "mountpoint": "/", "type": "ext4", "used-bytes": 1, "total-bytes": 2, "disk": []any{}}},
+			"info": map[string]any{"version": "9.2.0", "supported_commands": []any{
+				map[string]any{"name": "guest-ping", "enabled": true, "success-response": true},
+			}},
+			"get-time": 1796082297000000000, "get-users": []any{},
+		},
+		Exec: map[string]pvetest.AgentExec{
+			"/bin/echo":  {Stdout: "hello world x\n"},
+			"/bin/sh -c": {ExitCode: 3, Stdout: "stdin äö", Stderr: "err\n"},
+			"/bin/sleep": {Running: true},
+		},
 	}
 }
 
