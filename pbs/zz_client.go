@@ -106,17 +106,31 @@ type (
 var (
 	ErrNotFound         = rest.ErrNotFound
 	ErrExists           = rest.ErrExists
+	ErrGuestExists      = rest.ErrGuestExists
 	ErrLocked           = rest.ErrLocked
 	ErrPermission       = rest.ErrPermission
 	ErrAuthentication   = rest.ErrAuthentication
+	ErrTFARequired      = rest.ErrTFARequired
 	ErrInvalidParameter = rest.ErrInvalidParameter
 	ErrDigestMismatch   = rest.ErrDigestMismatch
 	ErrNodeUnreachable  = rest.ErrNodeUnreachable
+	ErrProxy            = rest.ErrProxy
 	ErrNoQuorum         = rest.ErrNoQuorum
 	ErrTimeout          = rest.ErrTimeout
 	ErrNotImplemented   = rest.ErrNotImplemented
+	ErrRemoved          = rest.ErrRemoved
 	ErrNotAPI           = rest.ErrNotAPI
 	ErrWorkerStart      = rest.ErrWorkerStart
+	ErrAgent            = rest.ErrAgent
+	ErrRunning          = rest.ErrRunning
+	ErrNotRunning       = rest.ErrNotRunning
+	ErrProtected        = rest.ErrProtected
+	ErrInUse            = rest.ErrInUse
+	ErrNoSpace          = rest.ErrNoSpace
+	ErrTaskUnknown      = rest.ErrTaskUnknown
+	ErrNotSent          = rest.ErrNotSent
+	ErrNoAnswer         = rest.ErrNoAnswer
+	ErrCertificate      = rest.ErrCertificate
 )
 
 // IsRetryable reports whether the same call may succeed later.
