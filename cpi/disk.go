@@ -1,0 +1,379 @@
+package cpi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// A persistent disk is the volume of a guest of its own that never starts, the
+// holder. The disk's CID is the holder's name, one of its tags and the serial of
+// its drive. A VM only refers to the volume, so that destroying the VM leaves it
+// alone. The template flag keeps the holder from being started while a VM has
+// the volume open, the protection flag keeps it from being deleted.
+const (
+	holderMemory = 16 // MiB
+	holderSlot   = "virtio0"
+)
+
+// A diskHome says where a disk can be used. The node is empty for a storage that
+// all nodes share.
+type diskHome struct {
+	cid     rpc.DiskCID
+	storage string
+	node    string
+}
+
+// CreateDisk implements [rpc.DiskManager].
+func (c *CPI) CreateDisk(ctx context.Context, size int64, cloudProperties json.RawMessage, vm rpc.VMCID) (rpc.DiskCID, error) {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	props, err := ParseDiskProperties(cloudProperties, &c.cfg)
+	if err != nil {
+		return "", badInput("create_disk", err)
+	}
+	if size <= 0 {
+		return "", rpc.CloudError("create_disk: the size must be above 0 MiB, not %d", size)
+	}
+	var owner vmCID
+	if vm != "" {
+		if owner, err = parseVMCID(vm); err != nil {
+			return "", badInput("create_disk", err)
+		}
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return "", err
+	}
+	var home guest
+	if vm != "" {
+		if home, err = c.needVM(ctx, v, owner); err != nil {
+			return "", err
+		}
+	}
+	node, st, err := c.placeDisk(v, props, gibibytes(size)<<10, home.node)
+	if err != nil {
+		return "", err
+	}
+	cid := newDiskCID()
+	if err := c.makeHolder(ctx, cid, node, st, size, props); err != nil {
+		return "", err
+	}
+	c.log.Printf("disk %s: %d GiB on storage %s of node %s", cid, gibibytes(size), st.id, node)
+	return cid, nil
+}
+
+// gibibytes rounds MiB up: PVE allocates whole GiB.
+func gibibytes(mib int64) int64 { return (mib + 1023) / 1024 }
+
+// placeDisk chooses storage and node of a new disk: the node of the VM that will
+// use it, else the one with the most free space.
+func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) (string, store, error) {
+	if err := checkStorages(v, "storage", props.Storage); err != nil {
+		return "", store{}, err
+	}
+	nodes, err := wantedNodes(v, c.cfg.Nodes)
+	if err != nil {
+		return "", store{}, err
+	}
+	if home != "" {
+		m, _ := v.node(home)
+		nodes = []clusterNode{m}
+	}
+	var refused []refusal
+	for _, name := range props.Storage {
+		var best store
+		for _, m := range nodes {
+			if !m.online {
+				refused = append(refused, refusal{m.name, "offline", false})
+				continue
+			}
+			s, r := pickStore(v, m.name, []string{name}, size)
+			if r == nil && props.Format == formatQcow2 && !fileBased(s.kind) {
+				r = &refusal{"storage " + name, fmt.Sprintf("is of type %s, which holds raw volumes only", s.kind), false}
+			}
+			if r != nil {
+				refused = append(refused, refusal{m.name, r.String(), r.full})
+				continue
+			}
+			if best.id == "" || s.free() > best.free() {
+				best = s
+			}
+		}
+		if best.id != "" {
+			return best.node, best, nil
+		}
+	}
+	fail := rpc.CloudError
+	if len(refused) > 0 && !slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }) {
+		fail = rpc.NoDiskSpace
+	}
+	return "", store{}, fail("create_disk: there is no place for %d MiB: %s", size, joinRefusals(refused))
+}
+
+// makeHolder makes the guest of a disk. The flags follow the allocation: a drive
+// that is allocated in a template becomes a base volume.
+func (c *CPI) makeHolder(ctx context.Context, cid rpc.DiskCID, node string, st store, size int64, props DiskProperties) error {
+	what := fmt.Sprintf("make disk %s on node %s", cid, node)
+	d := newDrive(fmt.Sprintf("%s:%d", st.id, gibibytes(size)), string(cid), props.Drive, st.kind)
+	if props.Format != "" {
+		d.options = append(d.options, "format="+props.Format)
+	}
+	id, err := c.claim(ctx, claim{node: node, name: string(cid), start: c.createGuest(node, string(cid), holderMemory, d)})
+	g := guest{vmid: id, node: node, name: string(cid)}
+	if err != nil {
+		err = c.explain(err, what, c.createNeeds(st.id)...)
+	} else {
+		n := note{}
+		if props.Name != "" {
+			n.Facts = map[string]string{"name": props.Name}
+		}
+		description, _ := n.describe("")
+		tags := append(ownershipTags(tagDisk, string(cid), c.director), storageTag(st.id))
+		err = c.edit(ctx, g, &guestConfig{}, func(*guestConfig) (*change, error) {
+			return &change{
+				tags: append(tags, labelTags(props.Tags)...), description: new(description), template: new(true), protection: new(true),
+			}, nil
+		})
+		err = c.explain(err, what, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", id)})
+	}
+	if err == nil {
+		return nil
+	}
+	undo, cancel := afterwards(ctx)
+	defer cancel()
+	return c.undo(undo, err, g)
+}
+
+// HasDisk implements [rpc.DiskManager].
+func (c *CPI) HasDisk(ctx context.Context, cid rpc.DiskCID) (bool, error) {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	if err := parseDiskCID(cid); err != nil {
+		return false, badInput("has_disk", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	holder, ok, users, err := c.findDisk(ctx, v, cid)
+	if err != nil || !ok {
+		return false, err
+	}
+	if len(users) > 0 {
+		// A VM could not be running without the volume, and an administrator may
+		// have moved it to another storage through the VM.
+		return true, nil
+	}
+	_, there, sure, err := c.holderVolume(ctx, cid, holder)
+	if err != nil {
+		return false, err
+	}
+	if !there && !sure {
+		return false, rpc.CloudError("disk %s: its holder, %s, is there, but its storage shows no volume at all: check that the storage is mounted", cid, holder)
+	}
+	return there, nil
+}
+
+// holderVolume looks for the volume of a disk on its storage. When it is not
+// listed, sure says whether the list can be trusted: a storage that is not
+// mounted looks empty.
+func (c *CPI) holderVolume(ctx context.Context, cid rpc.DiskCID, holder guest) (vol volume, there, sure bool, err error) {
+	what := fmt.Sprintf("look at disk %s", cid)
+	conf, err := c.config(ctx, holder)
+	if err != nil {
+		return volume{}, false, false, c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", holder.vmid)})
+	}
+	d, ok := conf.drive(holderSlot)
+	if !ok {
+		return volume{conf: conf}, false, true, nil
+	}
+	vol = volume{conf: conf, drive: d}
+	list, err := call(ctx, c, c.pve.ListVolumes, pve.ListVolumesParams{Node: holder.node, Storage: d.storage()})
+	if err != nil {
+		return vol, false, false, c.explain(err, fmt.Sprintf("%s on storage %s of node %s", what, d.storage(), holder.node),
+			need{"Datastore.Audit", "/storage/" + d.storage()})
+	}
+	for _, row := range list {
+		if row.VolID == d.volume {
+			vol.size = int64(or(row.Size))
+			return vol, true, true, nil
+		}
+	}
+	return vol, false, len(list) > 0, nil
+}
+
+// A volume is the volume of a holder.
+type volume struct {
+	conf  *guestConfig
+	drive drive
+	size  int64 // bytes
+}
+
+// needDisk finds a disk that the call cannot do without.
+func (c *CPI) needDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder guest, users []guest, err error) {
+	holder, ok, users, err := c.findDisk(ctx, v, cid)
+	if err != nil {
+		return guest{}, nil, err
+	}
+	if !ok {
+		return guest{}, nil, rpc.DiskNotFound("disk %s does not exist", cid)
+	}
+	return holder, users, nil
+}
+
+// DeleteDisk implements [rpc.DiskManager].
+func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	if err := parseDiskCID(cid); err != nil {
+		return badInput("delete_disk", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	holder, ok, users, err := c.findDisk(ctx, v, cid)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		c.log.Printf("disk %s is gone already", cid)
+		return nil
+	}
+	if err := c.refuseAttached(ctx, cid, users); err != nil {
+		return err
+	}
+	// PVE destroys a guest although it cannot remove the volume. So the storage
+	// must be there first.
+	vol, there, _, err := c.holderVolume(ctx, cid, holder)
+	if err != nil {
+		return retryable(err)
+	}
+	if !there {
+		c.log.Printf("disk %s: its volume is gone already", cid)
+	}
+	return c.destroyHolder(ctx, cid, holder, vol)
+}
+
+func (c *CPI) destroyHolder(ctx context.Context, cid rpc.DiskCID, holder guest, vol volume) error {
+	path := fmt.Sprintf("/vms/%d", holder.vmid)
+	what := fmt.Sprintf("delete disk %s", cid)
+	err := c.edit(ctx, holder, vol.conf, func(conf *guestConfig) (*change, error) {
+		if !conf.protection {
+			return nil, nil
+		}
+		return &change{protection: new(false)}, nil
+	})
+	if errors.Is(err, pve.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return c.explain(err, what, need{"VM.Config.Options", path})
+	}
+	err = c.destroy(ctx, holder)
+	if unsettled(err) && !isTaskError(err) {
+		err = c.destroy(ctx, holder)
+	}
+	if err == nil || errors.Is(err, pve.ErrNotFound) {
+		c.log.Printf("disk %s is deleted", cid)
+		return nil
+	}
+	undo, cancel := afterwards(ctx)
+	defer cancel()
+	if e := c.updateConfig(undo, holder, change{protection: new(true)}); e != nil && !errors.Is(e, pve.ErrNotFound) {
+		c.log.Printf("disk %s: its protection could not be put back: %v", cid, e)
+	}
+	return c.explain(err, what, need{"VM.Allocate", path})
+}
+
+// retryable marks a CloudError as one that passes.
+func retryable(err error) error {
+	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Class() == rpc.ClassCloudError {
+		return e.OKToRetry(true)
+	}
+	return err
+}
+
+// refuseAttached refuses when a VM that carries the disk's tag really has the
+// disk.
+func (c *CPI) refuseAttached(ctx context.Context, cid rpc.DiskCID, users []guest) error {
+	for _, u := range users {
+		conf, err := c.config(ctx, u)
+		if errors.Is(err, pve.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return c.explain(err, fmt.Sprintf("see whether disk %s is attached to %s", cid, u), need{"VM.Audit", fmt.Sprintf("/vms/%d", u.vmid)})
+		}
+		if d, ok := conf.serial(string(cid)); ok {
+			return rpc.CloudError("disk %s is attached to VM %s (%s, %s): detach it first", cid, cmp.Or(vmCIDOf(conf.tags), conf.name), u, d.slot)
+		}
+		c.log.Printf("%s carries the tag of disk %s, but does not have the disk", u, cid)
+	}
+	return nil
+}
+
+// vmCIDOf finds the CID of a VM among its tags.
+func vmCIDOf(tags []string) string {
+	for _, t := range tags {
+		if _, err := parseVMCID(rpc.VMCID(t)); err == nil {
+			return t
+		}
+	}
+	return ""
+}
+
+// SetDiskMetadata implements [rpc.DiskManager].
+func (c *CPI) SetDiskMetadata(ctx context.Context, cid rpc.DiskCID, metadata rpc.Metadata) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	if err := parseDiskCID(cid); err != nil {
+		return badInput("set_disk_metadata", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	holder, _, err := c.needDisk(ctx, v, cid)
+	if err != nil {
+		return err
+	}
+	own := ownershipTags(tagDisk, string(cid), c.director)
+	for _, tag := range holder.tags {
+		if strings.HasPrefix(tag, tagStoragePrefix) {
+			own = append(own, tag)
+		}
+	}
+	err = c.setMetadata(ctx, holder, own, metadata)
+	return c.explain(err, fmt.Sprintf("set the metadata of disk %s", cid), need{"VM.Config.Options", fmt.Sprintf("/vms/%d", holder.vmid)})
+}
+
+// GetDisks implements [rpc.DiskManager].
+func (c *CPI) GetDisks(ctx context.Context, vm rpc.VMCID) ([]rpc.DiskCID, error) {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	cid, err := parseVMCID(vm)
+	if err != nil {
+		return nil, badInput("get_disks", err)
+	}
+	l, ok, err := c.locate(ctx, cid)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, rpc.VMNotFound("VM %s does not exist", cid)
+	}
+	out := []rpc.DiskCID{}
+	for _, d := range l.conf.persistent() {
+		out = append(out, rpc.DiskCID(d.serial))
+	}
+	return out, nil
+}

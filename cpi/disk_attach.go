@@ -1,0 +1,333 @@
+package cpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// The slots of a VM's drives: the root disk, the ephemeral disk, and what is left
+// for persistent disks.
+const (
+	slotSystem     = 0
+	slotEphemeral  = 1
+	slotPersistent = 2
+	slotLast       = 15
+
+	// slotISO is the IDE slot of the ISO with the agent's settings.
+	slotISO = 2
+)
+
+func virtioSlot(n int) string { return fmt.Sprintf("virtio%d", n) }
+
+// AttachDisk implements [rpc.DiskManager]. The VM refers to the holder's volume;
+// its tags say which disks it has, so that a second VM is refused without looking
+// into the configuration of every guest.
+func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (rpc.DiskHint, error) {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	cid, err := parseVMCID(vm)
+	if err != nil {
+		return nil, badInput("attach_disk", err)
+	}
+	if err := parseDiskCID(disk); err != nil {
+		return nil, badInput("attach_disk", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g, err := c.needVM(ctx, v, cid)
+	if err != nil {
+		return nil, err
+	}
+	holder, users, err := c.needDisk(ctx, v, disk)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(users, func(u guest) bool { return u.vmid == g.vmid })
+	if err := c.refuseAttached(ctx, disk, others); err != nil {
+		return nil, err
+	}
+	if err := c.attach(ctx, v, g, holder, disk); err != nil {
+		return nil, err
+	}
+	return rpc.DiskHint{"path": devicePath(string(disk))}, nil
+}
+
+func (c *CPI) attach(ctx context.Context, v *view, g, holder guest, disk rpc.DiskCID) error {
+	what := fmt.Sprintf("attach disk %s to %s", disk, g)
+	hc, vc, err := c.configs(ctx, holder, g)
+	if err != nil {
+		return c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Audit", fmt.Sprintf("/vms/%d", holder.vmid)})
+	}
+	source, ok := hc.drive(holderSlot)
+	if !ok {
+		return rpc.CloudError("disk %s: its holder, %s, has no volume any more", disk, holder)
+	}
+	if _, attached := vc.serial(string(disk)); !attached {
+		if err := reachable(v, g, holder, disk, source); err != nil {
+			return err
+		}
+	}
+	slot := -1
+	var before []string
+	err = c.edit(ctx, g, vc, func(conf *guestConfig) (*change, error) {
+		tags := union(conf.tags, []string{string(disk)})
+		if _, ok := conf.serial(string(disk)); ok {
+			slot = -1
+			if sameTags(tags, conf.tags) {
+				return nil, nil
+			}
+			return &change{tags: tags}, nil
+		}
+		if d, ok := conf.volume(source.volume); ok && !d.unused() {
+			return nil, rpc.CloudError("%s: the VM has the disk's volume already, as %s with the serial %q: take it off there first", what, d.slot, d.serial)
+		}
+		slot, before = conf.freeSlot(), conf.tags
+		if slot < 0 {
+			return nil, rpc.CloudError("%s: the VM has no free slot, a VM can have at most %d persistent disks", what, slotLast-slotPersistent+1)
+		}
+		d := source
+		d.serial = string(disk)
+		return &change{virtio: map[int]drive{slot: d}, tags: tags}, nil
+	})
+	if err != nil && slot >= 0 && hotplugProblem(err) {
+		undo, cancel := afterwards(ctx)
+		defer cancel()
+		if e := c.updateConfig(undo, g, change{revert: []string{virtioSlot(slot)}, tags: before}); e != nil {
+			err = leftBehind(err, fmt.Sprintf("a pending change of %s in %s", virtioSlot(slot), g))
+		}
+	}
+	if err != nil {
+		return c.explain(err, what, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", holder.vmid)},
+			need{"Datastore.Audit", "/storage/" + source.storage()})
+	}
+	if slot >= 0 {
+		c.log.Printf("disk %s is %s of %s", disk, virtioSlot(slot), g)
+		return c.confirmHotplug(ctx, g, vc, virtioSlot(slot), before)
+	}
+	return nil
+}
+
+// configs reads two configurations at once.
+func (c *CPI) configs(ctx context.Context, a, b guest) (ca, cb *guestConfig, err error) {
+	var wg sync.WaitGroup
+	var errA, errB error
+	wg.Go(func() { ca, errA = c.config(ctx, a) })
+	wg.Go(func() { cb, errB = c.config(ctx, b) })
+	wg.Wait()
+	return ca, cb, errors.Join(errA, errB)
+}
+
+// reachable refuses a disk that the VM's node cannot see.
+func reachable(v *view, g, holder guest, disk rpc.DiskCID, source drive) error {
+	s, ok := v.store(source.storage(), g.node)
+	switch {
+	case !ok:
+		return rpc.CloudError("disk %s is on storage %s, which node %s of the VM does not have", disk, source.storage(), g.node)
+	case !s.available:
+		return rpc.CloudError("disk %s is on storage %s, which is not active on node %s", disk, source.storage(), g.node).OKToRetry(true)
+	case !s.shared && holder.node != g.node:
+		return rpc.CloudError("disk %s is on storage %s of node %s alone, and the VM is on node %s: migrate guest %d, which holds the disk, or recreate the VM on node %s",
+			disk, source.storage(), holder.node, g.node, holder.vmid, holder.node)
+	}
+	return nil
+}
+
+// hotplugProblem reports whether a running guest did not take a change. The
+// change then waits for the next start.
+func hotplugProblem(err error) bool {
+	e, ok := errors.AsType[*pve.Error](err)
+	if !ok {
+		return false
+	}
+	for _, text := range e.Params {
+		if strings.Contains(text, "hotplug problem") || strings.Contains(text, "hot-unplug") {
+			return true
+		}
+	}
+	return strings.Contains(e.Message, "hotplug problem")
+}
+
+// confirmHotplug makes sure that a change of a drive did not have to wait for a
+// restart without a word, which happens only when hotplugging of disks is turned
+// off in the guest.
+func (c *CPI) confirmHotplug(ctx context.Context, g guest, conf *guestConfig, slot string, tags []string) error {
+	if conf.hotplugsDisks() {
+		return nil
+	}
+	now, err := c.config(ctx, g)
+	if err != nil {
+		return c.explain(err, fmt.Sprintf("see whether %s has taken the change of %s", g, slot))
+	}
+	current, err := c.currentConfig(ctx, g)
+	if err != nil {
+		return c.explain(err, fmt.Sprintf("see whether %s has taken the change of %s", g, slot))
+	}
+	a, inPending := now.drive(slot)
+	b, inCurrent := current.drive(slot)
+	if inPending == inCurrent && a.volume == b.volume {
+		return nil
+	}
+	undo, cancel := afterwards(ctx)
+	defer cancel()
+	if err := c.updateConfig(undo, g, change{revert: []string{slot}, tags: tags}); err != nil {
+		c.log.Printf("%s: the pending change of %s could not be taken back: %v", g, slot, err)
+	}
+	return rpc.CloudError("%s is running and does not take the change of %s: its option hotplug lacks \"disk\"; add it, or stop the VM first", g, slot)
+}
+
+// DetachDisk implements [rpc.DiskManager].
+func (c *CPI) DetachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	cid, err := parseVMCID(vm)
+	if err != nil {
+		return badInput("detach_disk", err)
+	}
+	if err := parseDiskCID(disk); err != nil {
+		return badInput("detach_disk", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := c.needVM(ctx, v, cid)
+	if err != nil {
+		return err
+	}
+	conf, err := c.config(ctx, g)
+	if err != nil {
+		return c.explain(err, fmt.Sprintf("detach disk %s from VM %s", disk, cid), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	return c.detach(ctx, v, cid, g, conf, disk)
+}
+
+func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *guestConfig, disk rpc.DiskCID) error {
+	what := fmt.Sprintf("detach disk %s from VM %s", disk, cid)
+	d, attached := conf.serial(string(disk))
+	var holder guest
+	if attached && d.owner() == g.vmid {
+		var err error
+		if holder, _, err = c.needDisk(ctx, v, disk); err != nil {
+			return fmt.Errorf("disk %s: its volume %s belongs to %s and has to go back to its holder: %w", disk, d.volume, g, err)
+		}
+	}
+	if attached {
+		if err := c.refuseSnapshots(ctx, g, conf, []drive{d}); err != nil {
+			return err
+		}
+	}
+	before := conf.tags
+	err := c.edit(ctx, g, conf, func(conf *guestConfig) (*change, error) {
+		p := &change{tags: retag(conf.tags, nil, []string{string(disk)}, nil)}
+		now, ok := conf.serial(string(disk))
+		switch {
+		case ok:
+			attached = true
+			p.delete = []string{now.slot}
+		case sameTags(p.tags, conf.tags):
+			return nil, nil
+		}
+		return p, nil
+	})
+	if err != nil && hotplugProblem(err) {
+		undo, cancel := afterwards(ctx)
+		defer cancel()
+		if e := c.updateConfig(undo, g, change{revert: []string{d.slot}, tags: before}); e != nil {
+			err = leftBehind(err, fmt.Sprintf("a pending change of %s in %s", d.slot, g))
+		}
+		return rpc.CloudError("%s: the guest does not let go of %s, unmount the disk there first: %w", what, d.slot, err).OKToRetry(true)
+	}
+	if err != nil {
+		return c.explain(err, what, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	if !attached {
+		return rpc.DiskNotAttached("disk %s is not attached to VM %s", disk, cid)
+	}
+	if err := c.confirmHotplug(ctx, g, conf, d.slot, before); err != nil {
+		return err
+	}
+	c.log.Printf("disk %s is detached from %s", disk, g)
+	if d.owner() != g.vmid {
+		return nil
+	}
+	return c.handBack(ctx, g, d, holder)
+}
+
+// handBack gives a volume that became a VM's own, because an administrator moved
+// it to another storage, back to the disk's holder. It was detached and is an
+// unused volume of the VM. What the holder has is the state before the move; it
+// stays with the holder as an unused volume.
+func (c *CPI) handBack(ctx context.Context, g guest, d drive, holder guest) error {
+	disk := d.serial
+	what := fmt.Sprintf("give volume %s of disk %s back from %s to %s", d.volume, disk, g, holder)
+	c.log.Printf("%s", what)
+	if g.node != holder.node {
+		return rpc.CloudError("%s: they are on different nodes: migrate guest %d to node %s and try again", what, holder.vmid, g.node)
+	}
+	path := fmt.Sprintf("/vms/%d", holder.vmid)
+	conf, err := c.config(ctx, g)
+	if err != nil {
+		return c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	loose, ok := conf.volume(d.volume)
+	if !ok || !loose.unused() {
+		return rpc.CloudError("%s: the volume is not where detaching left it", what)
+	}
+	// Neither side may be a template, and the slot must be free.
+	err = c.edit(ctx, holder, nil, func(conf *guestConfig) (*change, error) {
+		p := &change{protection: new(false)}
+		if conf.template {
+			p.delete = append(p.delete, "template")
+		}
+		if _, ok := conf.drive(holderSlot); ok {
+			p.delete = append(p.delete, holderSlot)
+		}
+		return p, nil
+	})
+	if err != nil {
+		return c.explain(err, what, need{"VM.Config.Options", path}, need{"VM.Config.Disk", path})
+	}
+	move := perform(ctx, c, c.pve.MoveVMDisk, pve.MoveVMDiskParams{
+		Node: g.node, VMID: g.vmid, Disk: loose.slot, TargetVMID: new(holder.vmid), TargetDisk: new(holderSlot),
+	})
+	undo, cancel := afterwards(ctx)
+	defer cancel()
+	return errors.Join(
+		c.explain(move, what, need{"VM.Config.Disk", path}, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}),
+		c.rearm(undo, holder, d),
+	)
+}
+
+// rearm gives a holder its flags back, its drive its serial and options, and
+// names the storage the disk is on now.
+func (c *CPI) rearm(ctx context.Context, holder guest, d drive) error {
+	err := c.edit(ctx, holder, nil, func(conf *guestConfig) (*change, error) {
+		p := &change{template: new(true), protection: new(true)}
+		now, ok := conf.drive(holderSlot)
+		if !ok {
+			return p, nil
+		}
+		want := d
+		want.volume = now.volume
+		p.virtio = map[int]drive{0: want}
+		var old []string
+		for _, tag := range conf.tags {
+			if strings.HasPrefix(tag, tagStoragePrefix) {
+				old = append(old, tag)
+			}
+		}
+		p.tags = union(retag(conf.tags, nil, old, nil), []string{storageTag(now.storage())})
+		return p, nil
+	})
+	return c.explain(err, fmt.Sprintf("put back the flags of %s, which holds disk %s", holder, d.serial),
+		need{"VM.Config.Options", fmt.Sprintf("/vms/%d", holder.vmid)})
+}

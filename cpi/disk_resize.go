@@ -1,0 +1,77 @@
+package cpi
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// ResizeDisk implements [rpc.DiskManager]. A disk that is attached is resized
+// through the VM, because a running VM has the volume locked.
+func (c *CPI) ResizeDisk(ctx context.Context, disk rpc.DiskCID, size int64) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	if err := parseDiskCID(disk); err != nil {
+		return badInput("resize_disk", err)
+	}
+	if size <= 0 {
+		return rpc.CloudError("resize_disk: the size must be above 0 MiB, not %d", size)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	holder, users, err := c.needDisk(ctx, v, disk)
+	if err != nil {
+		return err
+	}
+	vol, there, _, err := c.holderVolume(ctx, disk, holder)
+	if err != nil {
+		return err
+	}
+	at, slot := holder, holderSlot
+	for _, u := range users {
+		conf, err := c.config(ctx, u)
+		if err != nil {
+			return c.explain(err, fmt.Sprintf("see whether disk %s is attached to %s", disk, u))
+		}
+		d, ok := conf.serial(string(disk))
+		if !ok {
+			continue
+		}
+		at, slot = u, d.slot
+		if d.volume != vol.drive.volume {
+			// Moved by an administrator: the size is known to the VM alone.
+			vol.size, there = d.size, true
+		}
+	}
+	if !there {
+		return rpc.DiskNotFound("disk %s: its volume %s does not exist", disk, vol.drive.volume)
+	}
+	want := gibibytes(size) << 30
+	switch {
+	case vol.size == want || vol.size > want && vol.size>>20 == size:
+		c.log.Printf("disk %s has its %d MiB already", disk, size)
+		return nil
+	case vol.size > want:
+		return rpc.NotSupported("resize_disk: disk %s has %d MiB and cannot shrink to %d", disk, vol.size>>20, size)
+	}
+	s, ok := v.store(vol.drive.storage(), at.node)
+	if grow := uint64(want - vol.size); ok && s.total > 0 && s.free() < grow {
+		return rpc.NoDiskSpace("resize_disk: storage %s has %d MiB free, disk %s needs %d more", s.id, s.free()>>20, disk, grow>>20)
+	}
+	what := fmt.Sprintf("resize disk %s", disk)
+	err = perform(ctx, c, c.pve.ResizeVM, pve.ResizeVMParams{
+		Node: at.node, VMID: at.vmid, Disk: slot, Size: fmt.Sprintf("%dG", gibibytes(size)),
+	})
+	if unsettled(err) && !isTaskError(err) {
+		// The size is absolute, so twice is as good as once.
+		err = perform(ctx, c, c.pve.ResizeVM, pve.ResizeVMParams{
+			Node: at.node, VMID: at.vmid, Disk: slot, Size: fmt.Sprintf("%dG", gibibytes(size)),
+		})
+	}
+	return c.explain(err, what,
+		need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", at.vmid)}, need{"Datastore.AllocateSpace", "/storage/" + vol.drive.storage()})
+}

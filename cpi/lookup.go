@@ -1,0 +1,345 @@
+package cpi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// A view is what one look at the list of the cluster's resources shows. Node,
+// tags and lock of a guest come straight from the cluster's file system and are
+// as fresh as the answering node; name, status and all figures are broadcast
+// every ten seconds or so, and a new guest has none at first.
+type view struct {
+	guests []guest
+	nodes  []clusterNode
+	stores []store
+}
+
+// A guest is a virtual machine in the list: a VM of the Director's, the holder
+// of a disk, a template of a stemcell, or somebody else's.
+type guest struct {
+	vmid     VMID
+	node     string
+	name     string
+	status   string
+	lock     string
+	tags     []string
+	template bool
+	maxmem   uint64
+}
+
+func (g guest) String() string { return fmt.Sprintf("guest %d on %s", g.vmid, g.node) }
+
+// A clusterNode is a node of the cluster.
+type clusterNode struct {
+	name        string
+	online      bool
+	maintenance bool
+	// The figures are 0 where the token may not see them.
+	maxmem, mem uint64
+	maxcpu      int64
+}
+
+// A store is a storage as one node sees it.
+type store struct {
+	id        string
+	node      string
+	kind      string
+	shared    bool
+	available bool
+	content   []string
+	total     uint64
+	used      uint64
+}
+
+func (s store) free() uint64 { return s.total - min(s.used, s.total) }
+
+// look asks for the whole list at once, nodes and storages included: they say
+// whether the cluster is in the majority, which is half of every proof that
+// something is gone.
+func (c *CPI) look(ctx context.Context) (*view, error) {
+	rows, err := call(ctx, c, c.pve.ListClusterResources, pve.ListClusterResourcesParams{})
+	if err != nil {
+		return nil, c.explain(err, "list the cluster's resources")
+	}
+	return newView(rows), nil
+}
+
+// guestByID returns the guest with the VMID.
+func (v *view) guestByID(id VMID) (guest, bool) {
+	i := slices.IndexFunc(v.guests, func(g guest) bool { return g.vmid == id })
+	if i < 0 {
+		return guest{}, false
+	}
+	return v.guests[i], true
+}
+
+// tagged returns the guests that carry all of the tags, the lowest VMID first.
+func (v *view) tagged(tags ...string) []guest {
+	var out []guest
+	for _, g := range v.guests {
+		if hasTags(g.tags, tags...) {
+			out = append(out, g)
+		}
+	}
+	slices.SortFunc(out, func(a, b guest) int { return cmp.Compare(a.vmid, b.vmid) })
+	return out
+}
+
+// node returns the member of that name.
+func (v *view) node(name string) (clusterNode, bool) {
+	i := slices.IndexFunc(v.nodes, func(m clusterNode) bool { return m.name == name })
+	if i < 0 {
+		return clusterNode{}, false
+	}
+	return v.nodes[i], true
+}
+
+// online reports whether the node of that name is up.
+func (v *view) online(name string) bool {
+	m, ok := v.node(name)
+	return ok && m.online
+}
+
+// store returns the storage as the node sees it.
+func (v *view) store(id, node string) (store, bool) {
+	i := slices.IndexFunc(v.stores, func(s store) bool { return s.id == id && s.node == node })
+	if i < 0 {
+		return store{}, false
+	}
+	return v.stores[i], true
+}
+
+// storeOf returns the storage as any node sees it.
+func (v *view) storeOf(id string) (store, bool) {
+	i := slices.IndexFunc(v.stores, func(s store) bool { return s.id == id })
+	if i < 0 {
+		return store{}, false
+	}
+	return v.stores[i], true
+}
+
+// majority reports whether more than half of the nodes are online, and names
+// those that are not. Every node holds the configurations of all guests, so what
+// a member of the majority does not know does not exist.
+func (v *view) majority() (ok bool, offline []string) {
+	up := 0
+	for _, m := range v.nodes {
+		if m.online {
+			up++
+		} else {
+			offline = append(offline, m.name)
+		}
+	}
+	slices.Sort(offline)
+	return 2*up > len(v.nodes), offline
+}
+
+// proveQuorum returns nil when what the view lacks is proved not to exist, and
+// otherwise an error that can be tried again. A cluster with a vote outside its
+// nodes may be quorate with half of them, so the cluster's own word is asked for
+// where the token may have it.
+func (c *CPI) proveQuorum(ctx context.Context, v *view, what string) error {
+	ok, offline := v.majority()
+	if ok {
+		return nil
+	}
+	if rows, err := c.pve.ListClusterStatus(ctx); err == nil && clusterQuorate(rows) {
+		return nil
+	}
+	return rpc.CloudError("%s cannot be found, but that proves nothing while the cluster may lack its quorum: of %d nodes these are not online: %s",
+		what, len(v.nodes), cmp.Or(strings.Join(offline, ", "), "none is listed")).OKToRetry(true)
+}
+
+// findVM finds the VM of a CID. The three answers are a guest, nothing, and an
+// error when it cannot be decided. Nothing costs one request beyond the view's.
+func (c *CPI) findVM(ctx context.Context, v *view, cid vmCID) (guest, bool, error) {
+	g, listed := v.guestByID(cid.VMID)
+	if listed && isVM(g, cid) {
+		return g, true, nil
+	}
+	if listed {
+		// Either the VMID was given to another guest, or somebody removed the
+		// tags. The ISO with the agent's settings bears the CID's token too.
+		return c.identify(ctx, g, cid)
+	}
+	_, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(cid.VMID)})
+	switch {
+	case err == nil:
+		return guest{}, false, c.proveQuorum(ctx, v, "VM "+cid.String())
+	case errors.Is(err, pve.ErrGuestExists):
+		return c.seek(ctx, v, cid)
+	}
+	return guest{}, false, c.explain(err, fmt.Sprintf("look for VM %s", cid))
+}
+
+func isVM(g guest, cid vmCID) bool {
+	return g.vmid == cid.VMID && hasTags(g.tags, tagVM, cid.String())
+}
+
+// seek looks for a guest that exists but is missing from the list, on every node
+// in turn: the list may be behind, or the token may not see the guest.
+func (c *CPI) seek(ctx context.Context, v *view, cid vmCID) (guest, bool, error) {
+	var unknown []error
+	for _, m := range v.nodes {
+		g := guest{vmid: cid.VMID, node: m.name}
+		if !m.online {
+			unknown = append(unknown, fmt.Errorf("node %s is offline", m.name))
+			continue
+		}
+		found, ours, err := c.identify(ctx, g, cid)
+		switch {
+		case err == nil && ours:
+			return found, true, nil
+		case err == nil && found.vmid != 0:
+			return guest{}, false, nil
+		case err != nil:
+			unknown = append(unknown, err)
+		}
+	}
+	if len(unknown) == 0 {
+		// It has gone in the meantime, or moved past the search.
+		return guest{}, false, rpc.CloudError("VM %s: VMID %d is in use, but no node shows the guest: try again", cid, cid.VMID).OKToRetry(true)
+	}
+	if err := unknown[0]; len(unknown) == 1 || errors.Is(err, pve.ErrPermission) {
+		return guest{}, false, fmt.Errorf("VM %s: VMID %d is in use by a guest that cannot be looked at: %w", cid, cid.VMID, err)
+	}
+	return guest{}, false, rpc.CloudError("VM %s: VMID %d is in use by a guest that cannot be looked at: %w",
+		cid, cid.VMID, errors.Join(unknown...)).OKToRetry(true)
+}
+
+// identify reads a guest's configuration to decide whether it is the VM of the
+// CID. A guest that is not is returned with its VMID and false.
+func (c *CPI) identify(ctx context.Context, g guest, cid vmCID) (guest, bool, error) {
+	conf, err := c.config(ctx, g)
+	switch {
+	case errors.Is(err, pve.ErrNotFound):
+		return guest{}, false, nil
+	case err != nil:
+		return guest{}, false, c.explain(err, fmt.Sprintf("look at %s", g), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	g.name, g.tags, g.lock, g.template = conf.name, conf.tags, conf.lock, conf.template
+	if isVM(g, cid) {
+		return g, true, nil
+	}
+	if conf.name == vmName(cid.Token) || conf.hasISO(isoName(cid.Token)) {
+		c.log.Printf("VM %s has lost its tags; they come back with its next metadata", cid)
+		return g, true, nil
+	}
+	return g, false, nil
+}
+
+// findDisk finds the holder of a disk and the VMs that the disk is attached to,
+// by their tags. The three answers are a holder, nothing, and an error.
+func (c *CPI) findDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder guest, ok bool, users []guest, err error) {
+	var holders []guest
+	for _, g := range v.tagged(string(cid)) {
+		if hasTags(g.tags, tagDisk) {
+			holders = append(holders, g)
+		} else {
+			users = append(users, g)
+		}
+	}
+	if len(holders) == 0 {
+		g, found, err := c.recoverHolder(ctx, v, cid)
+		if err != nil {
+			return guest{}, false, nil, err
+		}
+		if found {
+			holders = append(holders, g)
+		}
+	}
+	switch len(holders) {
+	case 1:
+		return holders[0], true, users, nil
+	case 0:
+		if len(users) > 0 {
+			return guest{}, false, nil, rpc.CloudError("disk %s: %s carries its tag, but no guest holds the disk itself: look for a guest called %s, and give it the tags %s and %s",
+				cid, users[0], cid, tagDisk, cid)
+		}
+		return guest{}, false, nil, c.proveGone(ctx, v, "disk "+string(cid))
+	}
+	return guest{}, false, nil, rpc.CloudError("disk %s has two holders, %s and %s: one is a copy of the other; remove the tag %s from the copy",
+		cid, holders[0], holders[1], cid)
+}
+
+// recoverHolder finds a holder whose tags were removed by hand, by the serial of
+// its drive, and gives the tags back. Only guests that may be a holder are looked
+// at: those of its name, and those that look like one and carry no other tag of
+// the CPI.
+func (c *CPI) recoverHolder(ctx context.Context, v *view, cid rpc.DiskCID) (guest, bool, error) {
+	for _, g := range v.guests {
+		if hasTags(g.tags, tagVM) || hasTags(g.tags, tagStemcell) || hasTags(g.tags, tagDisk) {
+			continue
+		}
+		if g.name != string(cid) && !g.template && g.maxmem != holderMemory<<20 {
+			continue
+		}
+		conf, err := c.config(ctx, g)
+		if errors.Is(err, pve.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return guest{}, false, c.explain(err, fmt.Sprintf("look for disk %s in %s", cid, g), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+		}
+		d, ok := conf.serial(string(cid))
+		if !ok || d.slot != holderSlot || !conf.template {
+			continue
+		}
+		c.log.Printf("disk %s: %s had lost its tags; they are put back", cid, g)
+		tags := retag(conf.tags, ownershipTags(tagDisk, string(cid), c.director), nil, nil)
+		if err := c.updateConfig(ctx, g, change{tags: tags, digest: conf.digest}); err != nil {
+			return guest{}, false, c.explain(err, fmt.Sprintf("put back the tags of %s", g), need{"VM.Config.Options", fmt.Sprintf("/vms/%d", g.vmid)})
+		}
+		g.tags = tags
+		return g, true, nil
+	}
+	return guest{}, false, nil
+}
+
+// proveGone returns nil when something that no tag leads to is proved to be gone:
+// the answering node is in the majority, and the token would see it.
+func (c *CPI) proveGone(ctx context.Context, v *view, what string) error {
+	if err := c.proveQuorum(ctx, v, what); err != nil {
+		return err
+	}
+	if len(v.tagged(tagOwner)) > 0 {
+		return nil
+	}
+	// A token without VM.Audit sees an empty cluster.
+	path := "/vms"
+	if c.cfg.Pool != "" {
+		path = "/pool/" + c.cfg.Pool
+	}
+	ok, err := c.granted(ctx, path, "VM.Audit")
+	if err != nil {
+		return c.explain(err, what+" cannot be found; ask what the token may see")
+	}
+	if !ok {
+		return c.explainPermission(errors.New("the list of guests is filtered"), what+" cannot be found", []need{{"VM.Audit", path}})
+	}
+	return nil
+}
+
+// granted asks whether the token has a privilege on a path.
+func (c *CPI) granted(ctx context.Context, path, privilege string) (bool, error) {
+	raw, err := call(ctx, c, c.pve.GetPermissions, pve.GetPermissionsParams{Path: new(path)})
+	if err != nil {
+		return false, err
+	}
+	// The value beside a privilege says whether it reaches what is below the path.
+	var tree map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &tree); err != nil {
+		return false, fmt.Errorf("the answer to %q cannot be read: %w", "/access/permissions", err)
+	}
+	_, ok := tree[path][privilege]
+	return ok, nil
+}

@@ -1,0 +1,436 @@
+package cpi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// A stemcell is a set of templates with the same content, one for each storage
+// that VMs were made on, and of a storage that every node has for itself one for
+// each node. All carry the stemcell's CID as a tag. Clones inherit the tags of
+// their template until they get their own; the tag with the template's own VMID
+// tells the two apart. It is set last, so a template without it is not finished.
+const (
+	tagTemplatePrefix = "bosh-template-"
+	tagStoragePrefix  = "bosh-on-"
+	tagSizePrefix     = "bosh-mib-"
+
+	// templateMemory is the memory of templates, which never run, in MiB.
+	templateMemory = 512
+)
+
+// A template is a finished template of a stemcell.
+type template struct {
+	guest   guest
+	storage string
+	size    int64 // of the disk, MiB
+}
+
+func templateTag(id VMID) string { return tagTemplatePrefix + strconv.FormatInt(id, 10) }
+
+// storageTag names a storage, whose id may have capital letters, in a tag, which
+// cannot.
+func storageTag(id string) string { return tagStoragePrefix + strings.ToLower(id) }
+
+// storageOf finds the storage that a tag names.
+func (v *view) storageOf(tags []string) string {
+	for _, s := range v.stores {
+		if hasTags(tags, storageTag(s.id)) {
+			return s.id
+		}
+	}
+	for _, tag := range tags {
+		if id, ok := strings.CutPrefix(tag, tagStoragePrefix); ok {
+			return id
+		}
+	}
+	return ""
+}
+
+// templates returns the finished templates of a stemcell.
+func (v *view) templates(cid rpc.StemcellCID) []template {
+	var out []template
+	for _, g := range v.tagged(tagStemcell, string(cid)) {
+		if !hasTags(g.tags, templateTag(g.vmid)) {
+			continue
+		}
+		t := template{guest: g, storage: v.storageOf(g.tags)}
+		for _, tag := range g.tags {
+			if n, ok := strings.CutPrefix(tag, tagSizePrefix); ok {
+				t.size, _ = strconv.ParseInt(n, 10, 64)
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// CreateStemcell implements [rpc.StemcellManager].
+func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, _ json.RawMessage) (rpc.StemcellCID, error) {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	props := ParseStemcellProperties(cloudProperties)
+	if props.ImageID != "" {
+		return "", rpc.NotImplemented("create_stemcell: light stemcells (image_id %q) are not supported yet: use the full stemcell", props.ImageID)
+	}
+	img, err := inspectImage(ctx, path)
+	if err != nil {
+		return "", badInput("create_stemcell", err)
+	}
+	cid := newStemcellCID(img.Digest)
+	v, err := c.look(ctx)
+	if err != nil {
+		return "", err
+	}
+	if found := v.templates(cid); len(found) > 0 {
+		c.log.Printf("stemcell %s is there already: %s", cid, found[0].guest)
+		return cid, c.claimStemcell(ctx, found)
+	}
+	if err := c.makeStemcell(ctx, v, cid, img, props); err != nil {
+		return "", err
+	}
+	return cid, nil
+}
+
+// claimStemcell marks templates that are there already as this Director's too, so
+// that another one's delete_stemcell leaves them.
+func (c *CPI) claimStemcell(ctx context.Context, found []template) error {
+	tag := directorTag(c.director)
+	if tag == "" {
+		return nil
+	}
+	for _, t := range found {
+		if hasTags(t.guest.tags, tag) {
+			continue
+		}
+		if err := c.changeTags(ctx, t.guest, []string{tag}, nil); err != nil {
+			return c.explain(err, fmt.Sprintf("mark %s as used by this Director", t.guest))
+		}
+	}
+	return nil
+}
+
+// makeStemcell uploads the image and makes the templates that the preferred
+// storage needs: one, or one on each node when the storage is local to the nodes.
+func (c *CPI) makeStemcell(ctx context.Context, v *view, cid rpc.StemcellCID, img *image, props StemcellProperties) error {
+	if err := checkStorages(v, "storage", c.cfg.Storage); err != nil {
+		return err
+	}
+	size := mebibytes(img.VirtualSize)
+	targets, err := c.stemcellTargets(v, size)
+	if err != nil {
+		return err
+	}
+	var made []template
+	var first error
+	for _, batch := range targets {
+		// A batch shares one upload.
+		err := c.uploaded(ctx, batch[0], cid, img, func(source string) error {
+			for _, at := range batch {
+				t, err := c.makeTemplate(ctx, templateSpec{
+					at: at.place, source: source, cid: cid, size: size, digest: img.Digest, props: props,
+				})
+				if err != nil {
+					return err
+				}
+				made = append(made, t)
+			}
+			return nil
+		})
+		if err != nil {
+			first = err
+			break
+		}
+	}
+	if first != nil {
+		undo, cancel := afterwards(ctx)
+		defer cancel()
+		for _, t := range made {
+			if err := c.destroy(undo, t.guest); err != nil {
+				first = leftBehind(first, t.guest.String())
+			}
+		}
+		return first
+	}
+	return c.settleTwins(ctx, cid, made)
+}
+
+// settleTwins removes the templates just made when another process made the same
+// ones at the same time: of twins the one with the lowest VMID stays.
+func (c *CPI) settleTwins(ctx context.Context, cid rpc.StemcellCID, made []template) error {
+	v, err := c.look(ctx)
+	if err != nil {
+		c.log.Printf("stemcell %s: whether it was made twice is unknown: %v", cid, err)
+		return nil
+	}
+	for _, mine := range made {
+		for _, other := range v.templates(cid) {
+			twin := other.storage == mine.storage && other.guest.vmid < mine.guest.vmid
+			if s, ok := v.storeOf(mine.storage); twin && (ok && s.shared || other.guest.node == mine.guest.node) {
+				c.log.Printf("stemcell %s: %s has the same content, %s is removed", cid, other.guest, mine.guest)
+				if err := c.destroy(ctx, mine.guest); err != nil {
+					c.log.Printf("stemcell %s: %s stays as a second copy: %v", cid, mine.guest, err)
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// A stemcellTarget is where a template is to be made, and the storage that the
+// image passes through.
+type stemcellTarget struct {
+	place place
+	via   store
+}
+
+// stemcellTargets decides where the templates of a new stemcell go, in batches
+// that can share an upload.
+func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
+	nodes, err := wantedNodes(v, c.cfg.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	var all []stemcellTarget
+	var refused []refusal
+	for _, m := range nodes {
+		if !m.online {
+			refused = append(refused, refusal{m.name, "offline", false})
+			continue
+		}
+		s, r := pickStore(v, m.name, c.cfg.Storage, size)
+		if r != nil {
+			refused = append(refused, refusal{m.name, r.String(), r.full})
+			continue
+		}
+		via, ok := c.importStore(v, m.name)
+		if !ok {
+			hint := "set import_storage to a storage with content import"
+			if c.cfg.ImportStorage != "" {
+				hint = fmt.Sprintf("import_storage %s is not there or lacks content import", c.cfg.ImportStorage)
+			}
+			refused = append(refused, refusal{m.name, "no storage for the image to pass through: " + hint, false})
+			continue
+		}
+		free, _ := freeMemory(v, m, templateMemory)
+		all = append(all, stemcellTarget{place: place{node: m.name, root: s, free: free}, via: via})
+	}
+	if len(all) == 0 {
+		err := rpc.CloudError
+		if len(refused) > 0 && !slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }) {
+			err = rpc.NoDiskSpace
+		}
+		return nil, err("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused))
+	}
+	slices.SortStableFunc(all, func(a, b stemcellTarget) int {
+		return cmp.Or(cmp.Compare(b.place.free, a.place.free), cmp.Compare(a.place.node, b.place.node))
+	})
+	var batches [][]stemcellTarget
+	for _, t := range all {
+		// The first preference that any node has decides; the others are copied to
+		// on demand.
+		if len(batches) > 0 && (t.place.root.shared || batches[0][0].place.root.shared) {
+			break
+		}
+		i := slices.IndexFunc(batches, func(b []stemcellTarget) bool { return t.via.shared && b[0].via.id == t.via.id })
+		if i < 0 {
+			batches = append(batches, []stemcellTarget{t})
+		} else {
+			batches[i] = append(batches[i], t)
+		}
+	}
+	return batches, nil
+}
+
+// uploaded uploads the image, lets use work with it, and removes the upload
+// whatever came of it.
+func (c *CPI) uploaded(ctx context.Context, at stemcellTarget, cid rpc.StemcellCID, img *image, use func(source string) error) error {
+	// Two processes may upload the same stemcell at once; each removes its own.
+	name := fmt.Sprintf("%s-%s.%s", cid, randomToken(8), img.Format)
+	source := at.via.id + ":import/" + name
+	err := c.upload(ctx, at.place.node, at.via.id, "import", name, img.Size, img.Open)
+	if err == nil {
+		err = use(source)
+	} else {
+		err = c.explain(err, fmt.Sprintf("upload the stemcell image to storage %s on node %s", at.via.id, at.place.node),
+			need{"Datastore.AllocateTemplate", "/storage/" + at.via.id})
+	}
+	undo, cancel := afterwards(ctx)
+	defer cancel()
+	if gone := c.deleteVolume(undo, at.place.node, source); gone != nil {
+		if err != nil {
+			return leftBehind(err, "volume "+source)
+		}
+		return c.explain(gone, "remove the uploaded image "+source, need{"Datastore.Allocate", "/storage/" + at.via.id})
+	}
+	return err
+}
+
+// A templateSpec is what a template is made of.
+type templateSpec struct {
+	at     place
+	source string // volume to import from
+	cid    rpc.StemcellCID
+	size   int64
+	digest string
+	props  StemcellProperties
+	// director tags of the template that this one is a copy of
+	more []string
+}
+
+// makeTemplate makes a template from a volume. It has its final tags only when
+// everything else is done.
+func (c *CPI) makeTemplate(ctx context.Context, s templateSpec) (template, error) {
+	what := fmt.Sprintf("make the template of %s on node %s", s.cid, s.at.node)
+	drive := newDrive(s.at.root.id+":0", serialSystem, DriveOptions{}, s.at.root.kind)
+	drive.options = append(drive.options, "import-from="+s.source)
+	if fileBased(s.at.root.kind) {
+		drive.options = append(drive.options, "format="+formatQcow2)
+	}
+	// The name is the process's own, so that a lost answer can be settled.
+	name := string(s.cid) + "-" + randomToken(6)
+	id, err := c.claim(ctx, claim{node: s.at.node, name: name, start: c.createGuest(s.at.node, name, templateMemory, drive)})
+	g := guest{vmid: id, node: s.at.node, name: name}
+	if err == nil {
+		err = c.finishTemplate(ctx, g, s)
+	} else {
+		err = c.explain(err, what, c.createNeeds(s.at.root.id)...)
+	}
+	if err != nil {
+		undo, cancel := afterwards(ctx)
+		defer cancel()
+		return template{}, c.undo(undo, err, g)
+	}
+	c.log.Printf("stemcell %s: template %d on storage %s of node %s", s.cid, id, s.at.root.id, s.at.node)
+	return template{guest: g, storage: s.at.root.id, size: s.size}, nil
+}
+
+func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error {
+	path := fmt.Sprintf("/vms/%d", g.vmid)
+	what := fmt.Sprintf("finish the template %s of %s", g, s.cid)
+	if err := perform(ctx, c, c.pve.ConvertVMToTemplate, pve.ConvertVMToTemplateParams{Node: g.node, VMID: g.vmid}); err != nil {
+		return c.explain(err, what, need{"VM.Allocate", path})
+	}
+	n := note{Facts: map[string]string{"sha256": s.digest}}
+	for key, value := range map[string]string{"name": s.props.Name, "version": s.props.Version} {
+		if value != "" {
+			n.Facts[key] = value
+		}
+	}
+	description, _ := n.describe("")
+	tags := append(ownershipTags(tagStemcell, string(s.cid), c.director),
+		templateTag(g.vmid), storageTag(s.at.root.id), tagSizePrefix+strconv.FormatInt(s.size, 10))
+	err := c.updateConfig(ctx, g, change{
+		tags: union(tags, s.more), description: new(description),
+	})
+	return c.explain(err, what, need{"VM.Config.Options", path})
+}
+
+// copyTemplate makes a template on a storage that has none within reach of the
+// node, from one that is, so that this VM and all later ones there are linked
+// clones.
+func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.StemcellCID) (template, error) {
+	conf, err := c.config(ctx, pl.template.guest)
+	if err != nil {
+		return template{}, c.explain(err, fmt.Sprintf("look at %s", pl.template.guest))
+	}
+	root, ok := conf.drive("virtio0")
+	if !ok {
+		return template{}, rpc.CloudError("stemcell %s: its template, %s, has no disk: delete the stemcell and upload it again", cid, pl.template.guest)
+	}
+	s := templateSpec{at: pl, source: root.volume, cid: cid, size: pl.template.size}
+	if _, n, ok := parseNote(conf.description); ok {
+		s.digest, s.props = n.Facts["sha256"], StemcellProperties{Name: n.Facts["name"], Version: n.Facts["version"]}
+	}
+	for _, tag := range conf.tags {
+		if strings.HasPrefix(tag, tagDirectorPrefix) {
+			s.more = append(s.more, tag)
+		}
+	}
+	t, err := c.makeTemplate(ctx, s)
+	if err != nil {
+		return template{}, err
+	}
+	return t, c.settleTwins(ctx, cid, []template{t})
+}
+
+// DeleteStemcell implements [rpc.StemcellManager]. A stemcell that another
+// Director uses as well stays; this one's mark is taken off.
+func (c *CPI) DeleteStemcell(ctx context.Context, cid rpc.StemcellCID) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	if err := parseStemcellCID(cid); err != nil {
+		return badInput("delete_stemcell", err)
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return err
+	}
+	found := v.templates(cid)
+	if len(found) == 0 {
+		if err := c.proveGone(ctx, v, "stemcell "+string(cid)); err != nil {
+			return err
+		}
+		c.log.Printf("stemcell %s is gone already", cid)
+		return nil
+	}
+	mine := directorTag(c.director)
+	for _, t := range found {
+		var others []string
+		for _, tag := range t.guest.tags {
+			if strings.HasPrefix(tag, tagDirectorPrefix) && tag != mine {
+				others = append(others, tag)
+			}
+		}
+		if len(others) > 0 {
+			c.log.Printf("stemcell %s: %s stays for %s", cid, t.guest, strings.Join(others, ", "))
+			if mine != "" && hasTags(t.guest.tags, mine) {
+				if err := c.changeTags(ctx, t.guest, nil, []string{mine}); err != nil {
+					return c.explain(err, fmt.Sprintf("take this Director's mark off %s", t.guest))
+				}
+			}
+			continue
+		}
+		if err := c.deleteTemplate(ctx, cid, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *CPI) deleteTemplate(ctx context.Context, cid rpc.StemcellCID, t template) error {
+	what := fmt.Sprintf("delete the template of stemcell %s", cid)
+	err := c.destroy(ctx, t.guest)
+	if err == nil || errors.Is(err, pve.ErrNotFound) {
+		c.log.Printf("stemcell %s: %s is deleted", cid, t.guest)
+		return nil
+	}
+	if errors.Is(err, pve.ErrInUse) {
+		return rpc.CloudError("stemcell %s: VMs that are linked clones of %s are still there: delete them first, then the stemcell: %w", cid, t.guest, err)
+	}
+	return c.explain(err, what, need{"VM.Allocate", fmt.Sprintf("/vms/%d", t.guest.vmid)})
+}
+
+// mebibytes rounds up.
+func mebibytes(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
+
+// union appends to a what of b is not in it.
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

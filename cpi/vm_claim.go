@@ -1,0 +1,251 @@
+package cpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/proxkit/proxkit/pve"
+)
+
+// A claim makes a guest under a VMID that is free.
+type claim struct {
+	// node is where the request goes, and target where the guest is when all is
+	// done; empty means node.
+	node, target string
+	// name is the guest's name, chosen by this call alone: by it a guest whose
+	// answer was lost is told from one that another process made with the same
+	// VMID.
+	name string
+	// start begins the task that makes the guest.
+	start func(ctx context.Context, id VMID) (pve.UPID, error)
+}
+
+const (
+	// claimTries bounds how often another VMID is asked for. PVE reserves nothing
+	// between saying which VMID is free and its use, so that of many calls at
+	// once all but one lose each round.
+	claimTries = 100
+	// settleTime is how long a request whose answer was lost is given to show.
+	settleTime = 5 * time.Second
+)
+
+// claim makes the guest and returns its VMID. With an error, a VMID other than 0
+// says that a guest of the claim's name may exist under it.
+func (c *CPI) claim(ctx context.Context, cl claim) (VMID, error) {
+	var last error
+	for try := range claimTries {
+		text, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{})
+		if err != nil {
+			return 0, fmt.Errorf("ask for a free VMID: %w", err)
+		}
+		id := text
+		err = c.claimID(ctx, cl, id)
+		switch {
+		case err == nil:
+			return id, nil
+		case !isTaken(err):
+			return id, err
+		}
+		last = err
+		if err := pause(ctx, min(try, 3)); err != nil {
+			return 0, err
+		}
+	}
+	return 0, fmt.Errorf("every free VMID was taken by another call: %w", last)
+}
+
+// isTaken reports whether a guest could not be made because its VMID is another
+// guest's.
+func isTaken(err error) bool {
+	return errors.Is(err, pve.ErrGuestExists) || strings.Contains(err.Error(), "config file already exists")
+}
+
+// claimID makes the guest under one VMID.
+func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) error {
+	for try := 0; ; try++ {
+		upid, err := cl.start(ctx, id)
+		if err == nil {
+			return c.wait(ctx, upid)
+		}
+		if !unsettled(err) || try == 2 {
+			return err
+		}
+		c.log.Printf("guest %d: no answer, looking for what became of it: %v", id, err)
+		found, settled := c.settle(ctx, cl, id)
+		if settled != nil {
+			return fmt.Errorf("%w (after: %w)", settled, err)
+		}
+		if found {
+			c.log.Printf("guest %d on node %s was made all the same", id, cl.home())
+			return nil
+		}
+		// Asking again for the same VMID cannot make a second guest: should the
+		// first request still arrive, one of the two is refused.
+	}
+}
+
+func (cl claim) home() string {
+	if cl.target != "" {
+		return cl.target
+	}
+	return cl.node
+}
+
+// settle finds out what became of a request whose answer was lost: the guest is
+// there and this call's own, or it is not there. A guest of another process under
+// the VMID is an error as if the request had been refused.
+func (c *CPI) settle(ctx context.Context, cl claim, id VMID) (found bool, err error) {
+	end := time.Now().Add(settleTime)
+	for try := 0; ; try++ {
+		conf, at, err := c.configAt(ctx, id, cl.node, cl.target)
+		switch {
+		case err == nil && conf.lock != "":
+			// Being made, by whomever: the name comes at the end.
+		case err == nil && conf.name == cl.name:
+			if at != cl.home() {
+				return true, fmt.Errorf("guest %d is on node %s instead of %s", id, at, cl.home())
+			}
+			return true, nil
+		case err == nil:
+			return false, fmt.Errorf("unable to create VM %d: %w", id, errTaken)
+		case errors.Is(err, pve.ErrNotFound):
+			if time.Now().After(end) {
+				return false, nil
+			}
+		case !unsettled(err) && !errors.Is(err, pve.ErrNotSent) && !errors.Is(err, pve.ErrNodeUnreachable):
+			return false, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return false, err
+		}
+	}
+}
+
+// errTaken stands for the server's own refusal of a VMID that is taken.
+var errTaken = errors.New("config file already exists")
+
+// configAt reads a guest's configuration from the first of the nodes that has it.
+func (c *CPI) configAt(ctx context.Context, id VMID, nodes ...string) (*guestConfig, string, error) {
+	var last error
+	for _, node := range nodes {
+		if node == "" {
+			continue
+		}
+		conf, err := c.config(ctx, guest{vmid: id, node: node})
+		if err == nil {
+			return conf, node, nil
+		}
+		if last == nil || !errors.Is(err, pve.ErrNotFound) {
+			last = err
+		}
+	}
+	return nil, "", last
+}
+
+// undo removes what a failed call made, as far as it is provably this call's own,
+// and returns the first error with what is left behind added to it.
+func (c *CPI) undo(ctx context.Context, first error, g guest) error {
+	if g.vmid == 0 || isTaken(first) {
+		return first
+	}
+	switch err := c.removeOwn(ctx, g); {
+	case err == nil:
+		return first
+	default:
+		c.log.Printf("undo: %s: %v", g, err)
+		return leftBehind(first, g.String())
+	}
+}
+
+// removeOwn destroys a guest of this call's, known by the name that no other call
+// gives. No guest of that VMID is success, and so is another's.
+func (c *CPI) removeOwn(ctx context.Context, g guest) error {
+	for try := 0; ; try++ {
+		conf, err := c.config(ctx, g)
+		if errors.Is(err, pve.ErrNotFound) {
+			return nil
+		}
+		switch {
+		case err != nil:
+		case conf.name == g.name:
+			if err = c.stop(ctx, g); err == nil {
+				err = c.destroy(ctx, g)
+			}
+		case conf.lock == "":
+			return nil
+		default:
+			// Being made, and without its name until it is done.
+			err = fmt.Errorf("%s is locked (%s)", g, conf.lock)
+		}
+		if err == nil || errors.Is(err, pve.ErrNotFound) {
+			return nil
+		}
+		// A task of the failed call may still hold the guest.
+		passing := errors.Is(err, pve.ErrLocked) || unsettled(err) || errors.Is(err, pve.ErrRunning) || conf != nil && conf.lock != ""
+		if !passing || try == 5 {
+			return err
+		}
+		if err := pause(ctx, try+2); err != nil {
+			return err
+		}
+	}
+}
+
+// stop stops a guest at once. One that is off already is no failure.
+func (c *CPI) stop(ctx context.Context, g guest) error {
+	err := perform(ctx, c, c.pve.StopVM, pve.StopVMParams{Node: g.node, VMID: g.vmid})
+	if errors.Is(err, pve.ErrNotRunning) {
+		return nil
+	}
+	return err
+}
+
+// destroy removes a stopped guest, its own disks and what refers to it.
+func (c *CPI) destroy(ctx context.Context, g guest) error {
+	return perform(ctx, c, c.pve.DeleteVM, pve.DeleteVMParams{Node: g.node, VMID: g.vmid, Purge: new(true)})
+}
+
+// leftBehindText introduces what could not be undone.
+const leftBehindText = "left behind: "
+
+// leftBehind adds to an error what could not be undone. The error keeps its class
+// but not the promise that the call can simply be made again.
+func leftBehind(err error, what string) error {
+	return fmt.Errorf("%w; "+leftBehindText+"%s", err, what)
+}
+
+// createGuest returns what begins to make a guest with one drive. Options such as
+// tags have to follow in a change of their own: while the guest is being made, it
+// is not in its pool yet, and a token that has its rights there is refused.
+func (c *CPI) createGuest(node, name string, memory int64, d drive) func(context.Context, VMID) (pve.UPID, error) {
+	return func(ctx context.Context, id VMID) (pve.UPID, error) {
+		p := pve.CreateVMParams{Node: node, VMID: id, Name: new(name), Memory: &pve.VMMemory{Current: memory}}
+		if c.cfg.Pool != "" {
+			p.Pool = new(c.cfg.Pool)
+		}
+		if err := putAt(&p.VirtIO, 0, d.String()); err != nil {
+			return "", err
+		}
+		return begin(ctx, c, c.pve.CreateVM, p)
+	}
+}
+
+// createNeeds are the privileges that making a guest with a disk takes.
+func (c *CPI) createNeeds(storages ...string) []need {
+	needs := []need{{"VM.Allocate", c.guestPath()}}
+	for _, s := range storages {
+		needs = append(needs, need{"Datastore.AllocateSpace", "/storage/" + s})
+	}
+	return needs
+}
+
+// guestPath is where privileges on guests are granted.
+func (c *CPI) guestPath() string {
+	if c.cfg.Pool != "" {
+		return "/pool/" + c.cfg.Pool
+	}
+	return "/vms"
+}

@@ -1,0 +1,239 @@
+package cpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
+)
+
+// DeleteVM implements [rpc.VMManager]. Persistent disks are taken off the VM
+// first, and when that fails, nothing is destroyed.
+func (c *CPI) DeleteVM(ctx context.Context, vm rpc.VMCID) error {
+	ctx, cancel := c.within(ctx)
+	defer cancel()
+	cid, err := parseVMCID(vm)
+	if err != nil {
+		return badInput("delete_vm", err)
+	}
+	l, ok, err := c.locate(ctx, cid)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		c.log.Printf("VM %s is gone already", cid)
+		return c.deleteISO(ctx, l.view, cid)
+	}
+	if err := c.dismantle(ctx, cid, l); err != nil {
+		return err
+	}
+	c.forgetNode(cid)
+	return nil
+}
+
+// A located VM is a guest with its configuration, and the view it was found in,
+// if there was one.
+type located struct {
+	guest guest
+	conf  *guestConfig
+	view  *view
+}
+
+// locate finds a VM and reads its configuration: at once when this machine
+// remembers the VM's node and the VM is still there, else by the list.
+func (c *CPI) locate(ctx context.Context, cid vmCID) (located, bool, error) {
+	if node := c.rememberedNode(cid); node != "" {
+		g := guest{vmid: cid.VMID, node: node}
+		if conf, err := c.config(ctx, g); err == nil && hasTags(conf.tags, tagVM, cid.String()) {
+			return located{guest: g, conf: conf}, true, nil
+		}
+	}
+	v, err := c.look(ctx)
+	if err != nil {
+		return located{}, false, err
+	}
+	g, ok, err := c.findVM(ctx, v, cid)
+	if err != nil || !ok {
+		return located{view: v}, false, err
+	}
+	conf, err := c.config(ctx, g)
+	if errors.Is(err, pve.ErrNotFound) {
+		// Gone or moved since the list was made.
+		return located{}, false, rpc.CloudError("VM %s has just left %s: try again", cid, g).OKToRetry(true)
+	}
+	if err != nil {
+		return located{}, false, c.explain(err, fmt.Sprintf("look at VM %s", cid), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	return located{guest: g, conf: conf, view: v}, true, nil
+}
+
+// dismantle removes a VM and everything that is its own.
+func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
+	g := l.guest
+	path := fmt.Sprintf("/vms/%d", g.vmid)
+	attached := l.conf.persistent()
+	if err := c.refuseSnapshots(ctx, g, l.conf, attached); err != nil {
+		return err
+	}
+	what := fmt.Sprintf("stop VM %s", cid)
+	if err := c.stop(ctx, g); err != nil && !errors.Is(err, pve.ErrNotFound) {
+		return c.explain(err, what, need{"VM.PowerMgmt", path})
+	}
+	if err := c.releaseDisks(ctx, l, attached); err != nil {
+		return fmt.Errorf("VM %s is stopped but not deleted, because its persistent disks could not be taken off it: %w", cid, err)
+	}
+	what = fmt.Sprintf("destroy VM %s", cid)
+	if err := c.destroyStopped(ctx, g); err != nil {
+		return c.explain(err, what, need{"VM.Allocate", path})
+	}
+	for _, d := range l.conf.drives {
+		if d.isISO(isoName(cid.Token)) {
+			if err := c.deleteVolume(ctx, g.node, d.volume); err != nil {
+				what := fmt.Sprintf("VM %s is destroyed, but its ISO with the agent's settings, %s, is left", cid, d.volume)
+				return c.explain(err, what, need{"Datastore.Allocate", "/storage/" + d.storage()})
+			}
+		}
+	}
+	c.log.Printf("VM %s is deleted", cid)
+	return nil
+}
+
+// releaseDisks takes the persistent disks off a stopped VM, in one change, and
+// hands volumes back that an administrator has moved.
+func (c *CPI) releaseDisks(ctx context.Context, l located, attached []drive) error {
+	if len(attached) == 0 {
+		return nil
+	}
+	moved := slices.ContainsFunc(attached, func(d drive) bool { return d.owner() == l.guest.vmid })
+	holders := map[string]guest{}
+	if moved {
+		if l.view == nil {
+			v, err := c.look(ctx)
+			if err != nil {
+				return err
+			}
+			l.view = v
+		}
+		for _, d := range attached {
+			if d.owner() != l.guest.vmid {
+				continue
+			}
+			h, ok, _, err := c.findDisk(ctx, l.view, rpc.DiskCID(d.serial))
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return rpc.CloudError("disk %s: its volume %s belongs to %s, and there is no holder to give it back to: move the volume to another guest by hand",
+					d.serial, d.volume, l.guest)
+			}
+			holders[d.serial] = h
+		}
+	}
+	err := c.edit(ctx, l.guest, l.conf, func(conf *guestConfig) (*change, error) {
+		p := &change{}
+		var gone []string
+		for _, d := range conf.persistent() {
+			p.delete = append(p.delete, d.slot)
+			gone = append(gone, d.serial)
+		}
+		if len(p.delete) == 0 {
+			return nil, nil
+		}
+		p.tags = retag(conf.tags, nil, gone, nil)
+		return p, nil
+	})
+	if err != nil {
+		return c.explain(err, fmt.Sprintf("detach the disks of %s", l.guest),
+			need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", l.guest.vmid)}, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", l.guest.vmid)})
+	}
+	for _, d := range attached {
+		if d.owner() != l.guest.vmid {
+			c.log.Printf("disk %s is detached", d.serial)
+			continue
+		}
+		if err := c.handBack(ctx, l.guest, d, holders[d.serial]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// destroyStopped destroys a guest that was stopped. Where the cluster's high
+// availability runs guests, the stop is a request that takes its time.
+func (c *CPI) destroyStopped(ctx context.Context, g guest) error {
+	for try := 0; ; try++ {
+		err := c.destroy(ctx, g)
+		switch {
+		case err == nil, errors.Is(err, pve.ErrNotFound):
+			return nil
+		case errors.Is(err, pve.ErrRunning), unsettled(err) && !isTaskError(err):
+			if try == 20 {
+				return err
+			}
+		default:
+			return err
+		}
+		if err := pause(ctx, try+2); err != nil {
+			return err
+		}
+	}
+}
+
+// refuseSnapshots refuses to take disks off a VM with snapshots that hold them:
+// the snapshot stays inside the disk's volume when the VM is gone, and the disk
+// can then neither be resized nor deleted.
+func (c *CPI) refuseSnapshots(ctx context.Context, g guest, conf *guestConfig, disks []drive) error {
+	if !conf.snapshots || len(disks) == 0 {
+		return nil
+	}
+	list, err := call(ctx, c, c.pve.ListVMSnapshots, pve.ListVMSnapshotsParams{Node: g.node, VMID: g.vmid})
+	if err != nil {
+		return c.explain(err, fmt.Sprintf("list the snapshots of %s", g), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	for _, s := range list {
+		if s.Name == "current" {
+			continue
+		}
+		old, err := c.snapshotConfig(ctx, g, s.Name)
+		if err != nil {
+			return c.explain(err, fmt.Sprintf("look at snapshot %s of %s", s.Name, g))
+		}
+		for _, d := range disks {
+			if _, ok := old.serial(d.serial); ok {
+				return rpc.CloudError("disk %s is part of snapshot %q of %s: delete the snapshot first", d.serial, s.Name, g)
+			}
+		}
+	}
+	return nil
+}
+
+// deleteISO removes the ISO of a VM that is gone. Which storage it was on is only
+// known from the configuration.
+func (c *CPI) deleteISO(ctx context.Context, v *view, cid vmCID) error {
+	done := map[string]bool{}
+	for _, m := range v.nodes {
+		s, ok := c.isoStore(v, m.name)
+		if !m.online || !ok || done[s.id] {
+			continue
+		}
+		done[s.id] = s.shared
+		volume := s.id + ":iso/" + isoName(cid.Token)
+		if err := c.deleteVolume(ctx, m.name, volume); err != nil {
+			return c.explain(err, fmt.Sprintf("VM %s is gone; remove its ISO %s", cid, volume), need{"Datastore.Allocate", "/storage/" + s.id})
+		}
+	}
+	return nil
+}
+
+// deleteVolume removes a volume of a storage. One that is gone is no failure.
+func (c *CPI) deleteVolume(ctx context.Context, node, volume string) error {
+	storage := drive{volume: volume}.storage()
+	err := perform(ctx, c, c.pve.DeleteVolume, pve.DeleteVolumeParams{Node: node, Storage: storage, Volume: volume})
+	if errors.Is(err, pve.ErrNotFound) {
+		return nil
+	}
+	return err
+}
