@@ -172,7 +172,8 @@ func (c *call) apply(h host, g *guest, ch change) error {
 	if order == "" {
 		order = g.Config["boot"]
 	}
-	boot := bootOrder(order)
+	boot0 := bootOrder(order)
+	boot := slices.Clone(boot0)
 	for _, key := range ch.unset {
 		if err := c.unset(h, g, key, ch.force, &boot); err != nil {
 			return err
@@ -193,6 +194,18 @@ func (c *call) apply(h host, g *guest, ch change) error {
 		return failParams(problems)
 	}
 	return nil
+}
+
+// keys are the options that a change is about.
+func (ch change) keys(before, after []string) map[string]bool {
+	m := map[string]bool{"boot": !slices.Equal(before, after)}
+	for key := range ch.set {
+		m[key] = true
+	}
+	for _, key := range append(slices.Clone(ch.unset), ch.revert...) {
+		m[key] = true
+	}
+	return m
 }
 
 // unset marks an option to go away. Volumes that are not used go at once.
