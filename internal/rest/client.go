@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -128,8 +129,11 @@ func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
 		return Meta{}, c.decodeError(call, err)
 	}
 	meta := env.meta()
-	if out == nil || len(env.data) == 0 {
+	if out == nil {
 		return meta, nil
+	}
+	if len(env.data) == 0 {
+		return meta, c.decodeError(call, errors.New("it has no data"))
 	}
 	var misfit func(wire.Misfit)
 	if hook := c.config.onMisfit; hook != nil {

@@ -78,6 +78,7 @@ func splitHost(product Product, authority string) (host, port string, err error)
 		return "", "", fmt.Errorf("has no host")
 	case strings.HasPrefix(authority, "["):
 		inner, after, closed := strings.Cut(authority[1:], "]")
+		inner = strings.Replace(inner, "%25", "%", 1) // how URLs spell the zone of fe80::1%eth0
 		addr, perr := netip.ParseAddr(inner)
 		if !closed || perr != nil || !addr.Is6() {
 			return "", "", fmt.Errorf("%s is no IPv6 address in brackets", authority)
@@ -109,7 +110,7 @@ func splitHost(product Product, authority string) (host, port string, err error)
 		if host == "" {
 			return "", "", fmt.Errorf("has no host")
 		}
-		if strings.ContainsAny(host, " \t\r\n<>\"'\\^`{|}[]%") {
+		if strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") != "" {
 			return "", "", fmt.Errorf("%q is no host name", host)
 		}
 	}

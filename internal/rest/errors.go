@@ -190,6 +190,7 @@ type TransportError struct {
 
 	product string
 	hint    string
+	ended   bool // the caller's context did it
 }
 
 // Error implements error.
@@ -232,7 +233,7 @@ func (e *TransportError) Is(target error) bool {
 // Temporary reports whether the call may be repeated: a read always, a write when it
 // was not sent, neither when the certificate is the reason or the context has ended.
 func (e *TransportError) Temporary() bool {
-	if isContextError(e.Err) || isCertificateError(e.Err) {
+	if e.ended || isCertificateError(e.Err) || errors.Is(e.Err, http.ErrSchemeMismatch) {
 		return false
 	}
 	return !e.Sent || e.Method == http.MethodGet

@@ -59,35 +59,51 @@ func redactPatterns(text string) string {
 // ticket ("PVE:user@realm:hex::signature") is told from prose by its colons.
 func redactAfter(text, mark string) string {
 	ticket := strings.HasSuffix(mark, ":") && strings.ToUpper(mark) == mark
+	header := strings.HasSuffix(mark, ":") && !ticket
 	var b strings.Builder
 	for {
-		i := strings.Index(text, mark)
+		i := indexFold(text, mark)
 		if i < 0 {
+			if b.Len() == 0 {
+				return text
+			}
 			b.WriteString(text)
 			return b.String()
 		}
 		i += len(mark)
-		b.WriteString(text[:i])
-		text = text[i:]
-		space := 0
-		if strings.HasSuffix(mark, ":") && !ticket {
-			for space < len(text) && strings.IndexByte(" [", text[space]) >= 0 {
-				space++
+		if header {
+			for i < len(text) && strings.IndexByte(" [", text[i]) >= 0 && !strings.HasPrefix(text[i:], redacted) {
+				i++
 			}
 		}
-		end := strings.IndexAny(text[space:], " \t\r\n\"'<>&;,]")
+		b.WriteString(text[:i])
+		text = text[i:]
+		if strings.HasPrefix(text, redacted) {
+			continue
+		}
+		end := strings.IndexAny(text, " \t\r\n\"'<>&;,]")
 		if end < 0 {
-			end = len(text) - space
+			end = len(text)
 		}
-		word := text[space : space+end]
-		switch {
-		case word == "" || word == redacted, ticket && !strings.Contains(word, "::"):
-			b.WriteString(text[:space+end])
-		default:
-			b.WriteString(text[:space] + redacted)
+		if strings.HasSuffix(text[:end]+"]", redacted) && strings.HasPrefix(text[end:], "]") {
+			end++
 		}
-		text = text[space+end:]
+		if word := text[:end]; word != "" && (!ticket || strings.Contains(word, "::")) {
+			b.WriteString(redacted)
+			text = text[end:]
+		}
 	}
+}
+
+// indexFold finds an ASCII mark whatever its case: HTTP libraries spell header names
+// in their own ways.
+func indexFold(text, mark string) int {
+	for i := 0; i+len(mark) <= len(text); i++ {
+		if strings.EqualFold(text[i:i+len(mark)], mark) {
+			return i
+		}
+	}
+	return -1
 }
 
 // secretParams returns the values of the parameters that are secrets by their name,

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/proxkit/proxkit/internal/wire"
@@ -46,6 +47,8 @@ type call struct {
 	// stream replaces body for uploads: it returns the whole body from its beginning.
 	stream       func() (io.ReadCloser, error)
 	streamLength int64
+	rewinds      bool   // stream can be called again
+	fields       string // the parameters inside stream, as a form
 
 	// open leaves the body of a success to the caller, for downloads.
 	open bool
@@ -135,8 +138,8 @@ type answer struct {
 func (c *Client) send(ctx context.Context, call *call) (answer, error) {
 	policy := c.config.retry
 	renewed := false
-	tried := 1 // endpoints, since the last wait
-	for attempt := 1; ; attempt++ {
+	repeated, tried := 0, 1 // tried counts endpoints since the last wait
+	for {
 		ans, seen, f, err := c.attempt(ctx, call)
 		if err == nil {
 			return ans, nil
@@ -154,33 +157,34 @@ func (c *Client) send(ctx context.Context, call *call) (answer, error) {
 			}
 			return answer{}, err
 		}
-		if attempt >= policy.Attempts+len(c.endpoints)-1 || policy.Attempts == 1 && tried >= len(c.endpoints) {
-			return answer{}, err
-		}
 		if f == faultNotSent && tried < len(c.endpoints) {
 			tried++
 			continue
 		}
+		if repeated++; repeated >= policy.Attempts {
+			return answer{}, err
+		}
 		tried = 1
-		if pause(ctx, policy.wait(attempt)) != nil {
-			return answer{}, c.transportError(call, c.endpoint(), fmt.Errorf("%w, after %w", context.Cause(ctx), err), f != faultNotSent)
+		if cause := pause(ctx, policy.wait(repeated)); cause != nil {
+			return answer{}, c.transportError(ctx, call, c.endpoint(), fmt.Errorf("%w, after %w", contextOr(ctx, ctx.Err()), err), f != faultNotSent)
 		}
 	}
 }
 
-var (
-	errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
-	errPlainHTTP     = errors.New("the server answered in plain http")
-)
+var errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
 
 // attempt makes the call once. seen identifies the credentials that were used.
 func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint64, f fault, err error) {
+	endpoint := c.endpoint()
 	if c.config.limiter != nil {
 		if err := c.config.limiter.Wait(ctx); err != nil {
-			return answer{}, 0, faultFinal, c.transportError(call, c.endpoint(), contextOr(ctx, err), false)
+			if !isContextError(err) {
+				// The limiter sees that the deadline will pass before its turn comes.
+				err = fmt.Errorf("%w: %w", err, context.DeadlineExceeded)
+			}
+			return answer{}, 0, faultFinal, c.transportError(ctx, call, endpoint, contextOr(ctx, err), false)
 		}
 	}
-	endpoint := c.endpoint()
 	req, err := c.newRequest(ctx, call, endpoint)
 	if err != nil {
 		return answer{}, 0, faultFinal, err
@@ -190,34 +194,17 @@ func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint
 			return answer{}, 0, faultFinal, err
 		}
 	}
-	// Reads are given up after a long silence; writes only when the caller says so.
-	var cancel context.CancelCauseFunc
-	var silence *time.Timer
-	ctx, cancel = context.WithCancelCause(ctx)
-	done := func() { cancel(nil) }
-	if call.kind == kindRead {
-		silence = time.AfterFunc(readHeaderTimeout, func() { cancel(errHeaderTimeout) })
-	}
-	connected := false
-	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { connected = true },
-	}))
-	resp, err := c.transport.RoundTrip(req)
-	if silence != nil {
-		silence.Stop()
-	}
+	resp, connected, done, err := c.roundTrip(ctx, call, req)
 	if err != nil {
-		done()
-		if errors.Is(context.Cause(ctx), errHeaderTimeout) {
-			return answer{}, seen, faultLost, c.transportError(call, endpoint, errHeaderTimeout, true)
-		}
-		err = contextOr(ctx, err)
 		f = faultOfError(err, connected, c.traced)
-		sent := f != faultNotSent && (connected || !c.traced) && !isCertificateError(err)
+		if ctx.Err() != nil {
+			f, err = faultFinal, contextOr(ctx, err)
+		}
 		if f == faultNotSent {
 			c.leave(endpoint)
 		}
-		return answer{}, seen, f, c.transportError(call, endpoint, err, sent)
+		sent := f != faultNotSent && (connected || !c.traced) && !isCertificateError(err)
+		return answer{}, seen, f, c.transportError(ctx, call, endpoint, err, sent)
 	}
 	if call.open && (resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent) {
 		resp.Body = &bodyWithCancel{ReadCloser: resp.Body, done: done}
@@ -225,26 +212,50 @@ func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint
 	}
 	defer done()
 	defer resp.Body.Close()
-	limit := int64(maxAnswer)
-	if resp.StatusCode >= 300 {
-		limit = maxErrorAnswer
+	success := resp.StatusCode >= 200 && resp.StatusCode < 300
+	limit := int64(maxErrorAnswer)
+	if success {
+		limit = maxAnswer
 	}
 	body, readErr := readBody(resp, limit)
-	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
+	switch {
+	case !success:
 		// What is left of a refusal is worth more than the fact that its body broke off.
 		return answer{}, seen, faultOfStatus(resp.StatusCode), c.newError(call, endpoint, resp, body)
-	}
-	if readErr != nil {
+	case readErr != nil:
 		f := faultLost
-		if isContextError(readErr) || errors.Is(readErr, errTooLarge) {
+		if ctx.Err() != nil || errors.Is(readErr, errTooLarge) {
 			f = faultFinal
 		}
-		return answer{}, seen, f, c.transportError(call, endpoint, contextOr(ctx, readErr), true)
-	}
-	if !isJSON(resp.Header.Get("Content-Type")) && len(body) > 0 {
+		return answer{}, seen, f, c.transportError(ctx, call, endpoint, contextOr(ctx, readErr), true)
+	case len(body) > 0 && !isJSON(resp.Header.Get("Content-Type")):
 		return answer{}, seen, faultNone, c.newError(call, endpoint, resp, body)
 	}
 	return answer{response: resp, body: body}, seen, faultNone, nil
+}
+
+// roundTrip sends the request and waits for the head of the answer: a read for a
+// limited time, a write as long as the caller does. done releases what the request
+// holds and must be called after the body is read.
+func (c *Client) roundTrip(ctx context.Context, call *call, req *http.Request) (resp *http.Response, connected bool, done func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done = func() { cancel(nil) }
+	if call.kind == kindRead {
+		silence := time.AfterFunc(readHeaderTimeout, func() { cancel(errHeaderTimeout) })
+		defer silence.Stop()
+	}
+	var reached atomic.Bool
+	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { reached.Store(true) },
+	}))
+	resp, err = c.transport.RoundTrip(req)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errHeaderTimeout) {
+			err = errHeaderTimeout
+		}
+		done()
+	}
+	return resp, reached.Load(), done, err
 }
 
 // newRequest makes the HTTP request for one attempt, without credentials.
@@ -280,9 +291,12 @@ func (c *Client) newRequest(ctx context.Context, call *call, endpoint *url.URL) 
 	case call.stream != nil:
 		body, err := call.stream()
 		if err != nil {
-			return nil, err
+			return nil, c.transportError(ctx, call, endpoint, err, false)
 		}
 		req.Body, req.ContentLength = body, call.streamLength
+		if call.rewinds {
+			req.GetBody = call.stream
+		}
 	case len(call.body) > 0:
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(call.body)), int64(len(call.body))
 		// Lets net/http try another connection when the idle one it picked had been
@@ -323,16 +337,16 @@ func isJSON(contentType string) bool {
 }
 
 // transportError wraps what the transport says, cleaned of secrets.
-func (c *Client) transportError(call *call, endpoint *url.URL, err error, sent bool) error {
+func (c *Client) transportError(ctx context.Context, call *call, endpoint *url.URL, err error, sent bool) error {
 	e := &TransportError{
 		Method: call.method, Path: call.path, Endpoint: hostOf(endpoint), Sent: sent,
-		Err: hide(err, c.secrets(call)), product: c.product.Name,
+		Err: hide(err, c.secrets(call)), product: c.product.Name, ended: ctx.Err() != nil,
 	}
 	text := err.Error()
 	switch {
 	case isCertificateError(err) && !errors.Is(err, ErrCertificate):
 		e.hint = "give the cluster's CA or the certificate's SHA-256 fingerprint to the client"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		e.hint = "the server speaks plain http on this port: check the endpoint's port"
 	case strings.Contains(text, "connection refused") && endpoint.Port() == "":
 		e.hint = fmt.Sprintf("the endpoint names no port; the API usually listens on %d", c.product.DefaultPort)
@@ -345,8 +359,11 @@ func (c *Client) secrets(call *call) []string {
 	found := c.auth.secrets()
 	if call != nil {
 		found = append(found, secretParams(call.query, call.body, call.contentType)...)
-		for _, name := range [...]string{"Authorization", "Cookie"} {
-			found = append(found, call.header[name]...)
+		found = append(found, secretParams(call.fields, nil, "")...)
+		for name, values := range call.header {
+			if name != "Accept" && name != "Accept-Encoding" && name != "Range" {
+				found = append(found, values...)
+			}
 		}
 	}
 	return slices.DeleteFunc(found, func(s string) bool { return s == "" })
@@ -393,7 +410,7 @@ func (c *Client) newError(call *call, endpoint *url.URL, resp *http.Response, bo
 		e.Params[name] = redact(text, secrets)
 	}
 	if e.hint == "" {
-		e.hint = hintFor(e)
+		e.hint = c.hintFor(e)
 	}
 	return e
 }
@@ -415,8 +432,18 @@ func redirectText(endpoint *url.URL, resp *http.Response) (message, hint string)
 	return "the server redirects to " + target.Scheme + "://" + target.Host, "credentials are not sent on: if that is the right server, give it as the endpoint"
 }
 
-func hintFor(e *Error) string {
+func (c *Client) hintFor(e *Error) string {
+	token := c.config.token != nil
 	switch {
+	case e.Status == http.StatusUnauthorized && token:
+		return "check the API token's id and secret, its expiry and whether its user is enabled: the server does not say which it is"
+	case e.Status == http.StatusUnauthorized && c.config.login == nil:
+		return "the client has no credentials"
+	case e.Status == http.StatusForbidden && token &&
+		(strings.Contains(e.Message, "not available with API token") || strings.Contains(e.Message, "user != root@pam")):
+		return "log in with a password for this call: API tokens cannot make it"
+	case strings.HasPrefix(e.Message, "only root can ") && token:
+		return "log in as root@pam with a password for this: API tokens cannot do it, not even root's"
 	case e.Status == statusTLS && strings.HasPrefix(e.Path, "/nodes/"):
 		return "check the node's name, which is case-sensitive and without domain"
 	case e.Status == http.StatusNotImplemented && strings.Contains(e.Message, "/api2/"):

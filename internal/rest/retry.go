@@ -128,12 +128,12 @@ func faultOfStatus(status int) fault {
 	return faultNone
 }
 
-// faultOfError classifies a failed round trip. connected says whether the transport
+// faultOfError classifies a failed round trip whose context has not ended. connected says whether the transport
 // ever had a connection for the request; transports that do not say are judged by the
 // error alone.
 func faultOfError(err error, connected, traced bool) fault {
 	switch {
-	case isContextError(err) || isCertificateError(err) || errors.Is(err, errPlainHTTP):
+	case isCertificateError(err) || errors.Is(err, http.ErrSchemeMismatch):
 		return faultFinal
 	case neverDialed(err) || traced && !connected:
 		return faultNotSent
@@ -145,13 +145,12 @@ func neverDialed(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
 	}
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[tls.RecordHeaderError](err)
+	_, ok := errors.AsType[*net.DNSError](err)
 	return ok
 }
 
+// isContextError also finds the timeouts of dialers, which call themselves
+// context.DeadlineExceeded.
 func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -19,6 +19,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/proxkit/proxkit/internal/wire"
 )
@@ -84,6 +86,7 @@ func (c *Client) Upload(ctx context.Context, method, path string, params any, bo
 	if err != nil {
 		return c.argumentError(call, err)
 	}
+	call.rewinds, call.fields = source.seeker != nil, form
 	answer, err := c.send(ctx, call)
 	if err != nil {
 		return err
@@ -162,9 +165,13 @@ type uploadSource struct {
 	seeker   io.ReadSeeker // body, if it can seek
 	start    int64         // where body began
 	size     int64
-	opened   bool
 	progress func(sent, size int64)
 	spool    *os.File
+
+	// mu and reader make sure that only the newest reader touches the body: net/http
+	// may still hold an older one when it asks for another.
+	mu     sync.Mutex
+	reader *uploadReader
 }
 
 var errBodyGone = errors.New("the body of the upload has been read and cannot be read again")
@@ -266,16 +273,19 @@ func (s *uploadSource) checksum(algorithm string) (string, error) {
 
 // open returns the whole request body from its beginning.
 func (s *uploadSource) open(head, tail []byte) (io.ReadCloser, error) {
-	if s.opened {
-		if s.seeker == nil {
-			return nil, errBodyGone
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.reader == nil || s.seeker == nil && s.reader.left == s.size:
+	case s.seeker == nil:
+		return nil, errBodyGone
+	default:
 		if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 			return nil, fmt.Errorf("go back to the beginning of the upload's body: %w", err)
 		}
 	}
-	s.opened = true
-	return &uploadReader{source: s, head: head, tail: tail, left: s.size}, nil
+	s.reader = &uploadReader{source: s, head: head, tail: tail, left: s.size}
+	return s.reader, nil
 }
 
 // An uploadReader gives head, file and tail. It never closes the caller's body.
@@ -283,32 +293,19 @@ type uploadReader struct {
 	source     *uploadSource
 	head, tail []byte
 	left       int64 // bytes of the file still to come
-	closed     bool
+	closed     atomic.Bool
 }
 
 func (r *uploadReader) Read(p []byte) (int, error) {
 	switch {
-	case r.closed:
-		return 0, errors.New("the request is over")
+	case r.closed.Load():
+		return 0, errBodyGone
 	case len(r.head) > 0:
 		n := copy(p, r.head)
 		r.head = r.head[n:]
 		return n, nil
 	case r.left > 0:
-		if int64(len(p)) > r.left {
-			p = p[:r.left]
-		}
-		n, err := r.source.body.Read(p)
-		r.left -= int64(n)
-		if n > 0 && r.source.progress != nil {
-			r.source.progress(r.source.size-r.left, r.source.size)
-		}
-		if err == io.EOF {
-			if err = nil; r.left > 0 {
-				err = fmt.Errorf("the upload's body ends %d bytes early: %w", r.left, io.ErrUnexpectedEOF)
-			}
-		}
-		return n, err
+		return r.readFile(p)
 	case len(r.tail) > 0:
 		n := copy(p, r.tail)
 		r.tail = r.tail[n:]
@@ -317,8 +314,28 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
+func (r *uploadReader) readFile(p []byte) (int, error) {
+	s := r.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reader != r {
+		return 0, errBodyGone
+	}
+	n, err := s.body.Read(p[:min(int64(len(p)), r.left)])
+	r.left -= int64(n)
+	if n > 0 && s.progress != nil {
+		s.progress(s.size-r.left, s.size)
+	}
+	if errors.Is(err, io.EOF) {
+		if err = nil; r.left > 0 {
+			err = fmt.Errorf("the upload's body ends %d bytes early: %w", r.left, io.ErrUnexpectedEOF)
+		}
+	}
+	return n, err
+}
+
 func (r *uploadReader) Close() error {
-	r.closed = true
+	r.closed.Store(true)
 	return nil
 }
 

@@ -51,11 +51,11 @@ func (c *Client) WebSocket(ctx context.Context, path string, params any) (net.Co
 		}
 		return nil, refusal
 	default:
-		return nil, c.transportError(call, endpoint, fmt.Errorf("open the websocket: %w", contextOr(ctx, err)), true)
+		return nil, c.transportError(ctx, call, endpoint, fmt.Errorf("open the websocket: %w", contextOr(ctx, err)), true)
 	}
 	if conn.Subprotocol() != "binary" {
 		conn.CloseNow()
-		return nil, c.transportError(call, endpoint, errors.New("open the websocket: the server does not speak the subprotocol binary"), true)
+		return nil, c.transportError(ctx, call, endpoint, errors.New("open the websocket: the server does not speak the subprotocol binary"), true)
 	}
 	conn.SetReadLimit(-1)
 	return websocket.NetConn(ctx, conn, websocket.MessageBinary), nil
