@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,12 +54,14 @@ func TestLoadUnknown(t *testing.T) {
 
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	assert.Equal(t, []string{"8.4", "9.1", "9.2"}, apidoc.Versions("pve"))
+	versions := apidoc.Versions("pve")
+	assert.Subset(t, versions, []string{"8.4", "9.1", "9.2"})
+	assert.True(t, slices.IsSortedFunc(versions, apidoc.CompareVersions))
 	assert.Empty(t, apidoc.Versions("nothing"))
 	assert.Subset(t, apidoc.Products(), []string{"pbs", "pdm", "pve"})
 	d, err := apidoc.Latest("pve")
 	require.NoError(t, err)
-	assert.Equal(t, "9.2", d.Version)
+	assert.Equal(t, versions[len(versions)-1], d.Version)
 }
 
 func TestCompareVersions(t *testing.T) {
@@ -250,7 +253,7 @@ func ExampleLoad() {
 }
 
 func ExampleSchema_Walk() {
-	d, err := apidoc.Latest("pve")
+	d, err := apidoc.Load("pve", "9.2")
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -500,6 +500,7 @@ func TestParseNotUnderstood(t *testing.T) {
 		{"a default key that is none", param(`{"default_key":"a","properties":{"b":{}}}`), "/x/{y} POST parameters.net[n]", `default_key names "a"`},
 		{"a key alias that is none", param(`{"format":{"a":{"alias":"b","keyAlias":"c"}}}`), "/x/{y} POST parameters.net[n]~.a", `keyAlias names "c"`},
 		{"a link", info(`{"returns":{"links":[{"rel":"child","href":"x","method":"GET"}]}}`), "/x/{y} POST returns links", `unknown key "method"`},
+		{"a link to something else", info(`{"returns":{"links":[{"rel":"sibling","href":"x"}]}}`), "/x/{y} POST returns links", `unknown relation "sibling"`},
 		{"links that are none", info(`{"returns":{"links":"x"}}`), "/x/{y} POST returns links", `is the text "x"`},
 		{"a format that is none", param(`{"format":1}`), "/x/{y} POST parameters.net[n] format", "is the number 1"},
 
@@ -509,6 +510,8 @@ func TestParseNotUnderstood(t *testing.T) {
 		{"an option of a check", info(`{"permissions":{"check":["perm","/",["A.B"],"some",1]}}`), "/x/{y} POST permissions check", `unknown option "some"`},
 		{"an option without value", info(`{"permissions":{"check":["perm","/",["A.B"],"any"]}}`), "/x/{y} POST permissions check", "option without a value"},
 		{"perm without privileges", info(`{"permissions":{"check":["perm","/"]}}`), "/x/{y} POST permissions check", "want a path and privileges"},
+		{"perm with an empty path", info(`{"permissions":{"check":["perm","",["A.B"]]}}`), "/x/{y} POST permissions check", "want neither to be empty"},
+		{"perm with no privileges in the list", info(`{"permissions":{"check":["perm","/",[]]}}`), "/x/{y} POST permissions check", "want neither to be empty"},
 		{"and without checks", info(`{"permissions":{"check":["and"]}}`), "/x/{y} POST permissions check", `"and" has no checks`},
 		{"a key of permissions", info(`{"permissions":{"quota":1}}`), "/x/{y} POST permissions", `unknown key "quota"`},
 		{"a key of Rust's check", info(`{"permissions":{"check":{"path":["a"],"privs":["A.B"],"foo":1}}}`), "/x/{y} POST permissions check", `unknown key "foo"`},

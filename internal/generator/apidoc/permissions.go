@@ -90,6 +90,9 @@ func (p *parser) perlCheck(where string, list []any, depth int) *facts.Check {
 		}
 		c.Path = p.text(where, args[0])
 		c.Privs = p.texts(where, args[1])
+		if c.Path == "" || len(c.Privs) == 0 || slices.Contains(c.Privs, "") {
+			p.problem(where, "\"perm\" has the path %q and the privileges %q, want neither to be empty", c.Path, c.Privs)
+		}
 		p.checkOptions(where, c, args[2:])
 	case "perm-modify":
 		if len(args) != 1 {

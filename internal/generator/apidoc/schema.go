@@ -375,9 +375,11 @@ func (r *schemaReader) links(v any) []string {
 			}
 		}
 		rel, href := r.text(r.at("links rel"), m["rel"]), r.text(r.at("links href"), m["href"])
-		if rel == "child" && href != "" {
-			out = append(out, href)
+		if rel != "child" {
+			r.problem(r.at("links"), "unknown relation %q", rel)
+			continue
 		}
+		out = append(out, href)
 	}
 	return out
 }
