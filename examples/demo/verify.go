@@ -317,47 +317,79 @@ func (m *model) checkVM(c *cluster, v vm, g *guest, volumes []volume) (problems 
 		note("the CD %q does not exist", iso)
 		return problems
 	}
-	if err := checkSettings(c, iso, v, mac); err != nil {
+	if err := checkSettings(c, v, mac); err != nil {
 		note("settings: %w", err)
 	}
 	return problems
 }
 
-// checkSettings opens the CD that the simulator keeps and reads it as the agent
-// would, with a library that had no part in writing it.
-func checkSettings(c *cluster, volid string, v vm, mac string) error {
-	data, err := storedISO(c.stateDir, volid)
-	if err != nil {
-		return err
+// checkSettings opens the CDs that the simulator keeps, which has no call to read
+// one, and reads them as the agent would, with a library that had no part in
+// writing them. One must be for the agent of v.
+func checkSettings(c *cluster, v vm, mac string) error {
+	var others []string
+	var found bool
+	err := filepath.WalkDir(c.stateDir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil || len(data) < 0x8006 || string(data[0x8001:0x8006]) != "CD001" {
+			return err
+		}
+		text, err := userData(data)
+		if err != nil {
+			return err
+		}
+		var owner struct {
+			AgentID string `json:"agent_id"`
+		}
+		if err := json.Unmarshal(text, &owner); err != nil {
+			return err
+		}
+		if owner.AgentID != v.agent {
+			others = append(others, owner.AgentID)
+			return nil
+		}
+		found = true
+		return v.checkUserData(text, mac)
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("no CD is for the agent %q, only for %q", v.agent, others)
 	}
-	img, err := iso9660.OpenImage(bytes.NewReader(data))
+	return err
+}
+
+// userData returns what the agent reads from its CD.
+func userData(image []byte) ([]byte, error) {
+	img, err := iso9660.OpenImage(bytes.NewReader(image))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if label, err := img.Label(); err != nil || strings.TrimSpace(label) != "config-2" {
-		return fmt.Errorf("the label of the CD is %q: %w", label, err)
+		return nil, fmt.Errorf("the label of the CD is %q: %w", label, err)
 	}
 	at, err := img.RootDir()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range []string{"ec2", "latest", "user-data"} {
 		children, err := at.GetChildren()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		i := slices.IndexFunc(children, func(f *iso9660.File) bool { return f.Name() == name })
 		if i < 0 {
-			return fmt.Errorf("the CD has no %s", name)
+			return nil, fmt.Errorf("the CD has no %s", name)
 		}
 		at = children[i]
 	}
-	text, err := io.ReadAll(at.Reader())
-	if err != nil {
-		return err
-	}
+	return io.ReadAll(at.Reader())
+}
+
+// checkUserData compares the settings with what was asked for and with the NIC.
+func (v vm) checkUserData(text []byte, mac string) error {
 	var settings struct {
-		AgentID  string `json:"agent_id"`
 		MBus     string
 		Networks map[string]struct{ IP, MAC string }
 		Disks    struct {
@@ -372,8 +404,6 @@ func checkSettings(c *cluster, volid string, v vm, mac string) error {
 		return err
 	}
 	switch network := settings.Networks["default"]; {
-	case settings.AgentID != v.agent:
-		return fmt.Errorf("are for the agent %q, not %q", settings.AgentID, v.agent)
 	case network.IP != v.ip || network.MAC != strings.ToLower(mac):
 		return fmt.Errorf("say address %s on %s, but the NIC is %s", network.IP, network.MAC, mac)
 	case settings.Disks.System != "/dev/disk/by-id/virtio-bosh-system" || settings.Disks.Ephemeral.Path != "/dev/disk/by-id/virtio-bosh-ephemeral":
@@ -382,26 +412,6 @@ func checkSettings(c *cluster, volid string, v vm, mac string) error {
 		return errors.New("lack the message bus or the env")
 	}
 	return nil
-}
-
-// storedISO finds the bytes of a volume among the files of the simulator.
-func storedISO(dir, volid string) ([]byte, error) {
-	name := volid[strings.LastIndex(volid, "/")+1:]
-	var found []byte
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.Contains(entry.Name(), name) {
-			return err
-		}
-		found, err = os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return filepath.SkipAll
-	})
-	if err == nil && found == nil {
-		err = fmt.Errorf("the simulator keeps no file for %s", volid)
-	}
-	return found, err
 }
 
 // checkPool proves that the CPI's guests, and nothing else, are in the pool.
