@@ -155,6 +155,7 @@ func (c *call) clone(t *task, vmid, newid int, snap, on string, full bool, pool,
 		node = target
 	}
 	c.cl().Guests[newid] = &guest{VMID: newid, Node: node, Config: conf, NoOS: g.NoOS}
+	c.cl().copyFirewall(g.VMID, newid)
 	c.cl().addToPool(pool, newid)
 	return nil
 }

@@ -16,6 +16,7 @@ func registerMisc(r *registry) {
 	}
 	r.handle("GET /cluster/metrics/server", sectionList("metric-servers", "id"))
 	r.handle("GET /cluster/replication", emptyList)
+	r.handle("POST /nodes/{node}/qemu/{vmid}/termproxy", consoleProxy)
 	r.handle("GET /cluster/qemu/custom-cpu-models", sectionList("cpu-models", "cputype"))
 	r.handle("POST /cluster/qemu/custom-cpu-models", sectionCreate("cpu-models", "cputype"))
 	r.handle("GET /cluster/qemu/custom-cpu-models/{cputype}", sectionGet("cpu-models", "cputype"))
@@ -118,3 +119,12 @@ func backupCreate(c *call) (any, error) {
 // vnetIfaces lists the virtual networks that are applied as interfaces of a
 // node.
 func (c *call) vnetIfaces() []map[string]any { return nil }
+
+// consoleProxy answers the calls that open a terminal, which have no terminal
+// behind them here.
+func consoleProxy(c *call) (any, error) {
+	if _, err := c.theGuest(); err != nil {
+		return nil, err
+	}
+	return nil, fail(500, "Timeout while waiting for port '5902' to get ready!")
+}

@@ -162,7 +162,7 @@ func poolUpdate(c *call) (any, error) {
 		}
 	}
 	for _, vmid := range moved {
-		c.cl().forgetGuest(vmid)
+		c.cl().leavePool(vmid)
 	}
 	p.Guests, p.Storages = guests, storages
 	if c.p.has("comment") {

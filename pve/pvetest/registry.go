@@ -31,6 +31,7 @@ func registrations() []func(*registry) {
 		registerNetwork,
 		registerHA,
 		registerMisc,
+		registerFirewall,
 		registerTasks,
 		registerGuests,   // guest_*.go
 		registerStorages, // storage_*.go
@@ -106,9 +107,9 @@ func (n *routeNode) add(op *apidoc.Operation) {
 	n.ops[op.Method] = op
 }
 
-// greedy lists the path parameters that swallow all remaining parts of a path,
-// because a volume's name contains slashes.
-func greedy(name string) bool { return name == "volume" }
+// greedy tells the path parameters that swallow all remaining parts of a path,
+// because volumes and networks have slashes in their names.
+func greedy(name string) bool { return name == "volume" || name == "cidr" }
 
 // find returns the operation for a method and the parts of a path, and the
 // path's parameters.

@@ -139,7 +139,7 @@ func (s *Server) AddVM(vmid int, vm VM) error {
 		g.Running, g.Started = true, s.clock().Unix()
 	}
 	s.state.Guests[vmid] = g
-	s.state.forgetGuest(vmid)
+	s.state.leavePool(vmid)
 	s.state.addToPool(vm.Pool, vmid)
 	return nil
 }
@@ -190,7 +190,7 @@ func (s *Server) EditVM(vmid int, edit func(vm *VM)) error {
 			g.Running, g.Started = true, s.clock().Unix()
 		}
 	}
-	s.state.forgetGuest(vmid)
+	s.state.leavePool(vmid)
 	s.state.addToPool(vm.Pool, vmid)
 	return nil
 }

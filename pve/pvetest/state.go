@@ -21,6 +21,8 @@ type cluster struct {
 	HA       map[string]*haResource        `json:"ha"`       // by sid
 	Sections map[string]map[string]section `json:"sections"` // other configuration: kind, then id
 
+	Firewalls map[string]*firewall `json:"firewalls"` // "cluster", "node/pve1", "vm/100", "group/web"
+
 	// NoQuorum makes every write fail.
 	NoQuorum bool `json:"noQuorum,omitempty"`
 }
@@ -130,12 +132,18 @@ func (cl *cluster) addToPool(pool string, vmid int) {
 	}
 }
 
-// forgetGuest removes a destroyed guest from its pool and its permissions, as
-// PVE does.
-func (cl *cluster) forgetGuest(vmid int) {
+// leavePool takes a guest out of its pool.
+func (cl *cluster) leavePool(vmid int) {
 	for _, p := range cl.Pools {
 		delete(p.Guests, vmid)
 	}
+}
+
+// forgetGuest removes what else there is of a destroyed guest: its place in a
+// pool and its firewall.
+func (cl *cluster) forgetGuest(vmid int) {
+	cl.leavePool(vmid)
+	delete(cl.Firewalls, "vm/"+itoa(vmid))
 }
 
 // A section is one entry of a configuration file of which only the keys

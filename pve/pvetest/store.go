@@ -70,6 +70,7 @@ func (cl *cluster) fill() {
 	ensure(&cl.Options)
 	ensure(&cl.HA)
 	ensure(&cl.Sections)
+	ensure(&cl.Firewalls)
 	for _, u := range cl.Users {
 		ensure(&u.Tokens)
 	}
