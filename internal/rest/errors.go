@@ -233,7 +233,7 @@ func (e *TransportError) Is(target error) bool {
 // Temporary reports whether the call may be repeated: a read always, a write when it
 // was not sent, neither when the certificate is the reason or the context has ended.
 func (e *TransportError) Temporary() bool {
-	if e.ended || isCertificateError(e.Err) || errors.Is(e.Err, http.ErrSchemeMismatch) {
+	if e.ended || isCertificateError(e.Err) || isPlainHTTP(e.Err) {
 		return false
 	}
 	return !e.Sent || e.Method == http.MethodGet

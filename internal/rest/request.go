@@ -346,7 +346,7 @@ func (c *Client) transportError(ctx context.Context, call *call, endpoint *url.U
 	switch {
 	case isCertificateError(err) && !errors.Is(err, ErrCertificate):
 		e.hint = "give the cluster's CA or the certificate's SHA-256 fingerprint to the client"
-	case errors.Is(err, http.ErrSchemeMismatch):
+	case isPlainHTTP(err):
 		e.hint = "the server speaks plain http on this port: check the endpoint's port"
 	case strings.Contains(text, "connection refused") && endpoint.Port() == "":
 		e.hint = fmt.Sprintf("the endpoint names no port; the API usually listens on %d", c.product.DefaultPort)

@@ -133,7 +133,7 @@ func faultOfStatus(status int) fault {
 // error alone.
 func faultOfError(err error, connected, traced bool) fault {
 	switch {
-	case isCertificateError(err) || errors.Is(err, http.ErrSchemeMismatch):
+	case isCertificateError(err) || isPlainHTTP(err):
 		return faultFinal
 	case neverDialed(err) || traced && !connected:
 		return faultNotSent
@@ -153,6 +153,12 @@ func neverDialed(err error) bool {
 // context.DeadlineExceeded.
 func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// isPlainHTTP recognises a server that answers a TLS handshake in plain HTTP.
+func isPlainHTTP(err error) bool {
+	record, ok := errors.AsType[tls.RecordHeaderError](err)
+	return ok && string(record.RecordHeader[:]) == "HTTP/" || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 func isCertificateError(err error) bool {

@@ -2,9 +2,11 @@ package rest
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -183,3 +185,30 @@ func memoryAnswer(status int, reason, body string) *http.Response {
 }
 
 var errBroken = errors.New("connection reset by peer")
+
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
+// tunnel connects a proxy's client with addr.
+func tunnel(ctx context.Context, w http.ResponseWriter, addr string) {
+	upstream, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer upstream.Close()
+	w.WriteHeader(http.StatusOK)
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(upstream, buffered)
+		upstream.Close()
+	}()
+	_, _ = io.Copy(client, upstream)
+	client.Close()
+	<-done
+}

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -337,7 +336,7 @@ func (c *Client) ParseExitStatus(upid UPID, status string) (warnings int, err er
 type taskLog struct {
 	next        int64  // lines delivered
 	held        string // a last line that may still grow
-	holding     bool
+	heldAt      int64  // its number, 0 for none
 	last        string
 	lastPercent string
 	tail        []string
@@ -366,12 +365,10 @@ func (l *taskLog) read(ctx context.Context, w *taskWatch, stopped bool) {
 		}
 		full := len(lines) == logPage
 		if !stopped && !full && len(lines) > 0 {
-			lastLine := lines[len(lines)-1].T
-			if !l.holding || l.held != lastLine {
-				l.held, l.holding = lastLine, true
+			text, number := lines[len(lines)-1].T, l.next+int64(len(lines))
+			if l.heldAt != number || l.held != text {
+				l.held, l.heldAt = text, number
 				lines = lines[:len(lines)-1]
-			} else {
-				l.holding = false
 			}
 		}
 		for _, line := range lines {
@@ -406,6 +403,10 @@ func (l *taskLog) page(ctx context.Context, w *taskWatch, start, limit int64) ([
 	params.Start, params.Limit = &start, &limit
 	var lines []logLine
 	meta, err := w.client.CallMeta(ctx, http.MethodGet, w.paths.log, &params, &lines)
+	secrets := w.client.secrets(nil)
+	for i := range lines {
+		lines[i].T = redact(lines[i].T, secrets)
+	}
 	return lines, meta.Total, err
 }
 
@@ -442,15 +443,12 @@ func percentIn(text string) float64 {
 	return p
 }
 
-// stopTask asks the server to end the task.
-func (c *Client) stopTask(ctx context.Context, upid UPID) error {
+// StopTask asks the server to end the task. It does not wait for the end.
+func (c *Client) StopTask(ctx context.Context, upid UPID) error {
 	w, err := c.newTaskWatch(upid, waitConfig{})
 	if err != nil {
 		return err
 	}
 	path := strings.TrimSuffix(w.paths.status, "/status")
-	if err := c.Call(ctx, http.MethodDelete, path, &w.paths.params, nil); err != nil {
-		return fmt.Errorf("stop task %s: %w", upid, err)
-	}
-	return nil
+	return c.Call(ctx, http.MethodDelete, path, &w.paths.params, nil)
 }

@@ -115,6 +115,27 @@ func (u UPID) Parse() (UPIDInfo, error) {
 	return info, nil
 }
 
+// UPID puts the parts together again.
+func (i UPIDInfo) UPID() UPID {
+	var b strings.Builder
+	if i.Remote != "" {
+		if i.RemoteType != "" {
+			b.WriteString(i.RemoteType + ":")
+		}
+		b.WriteString(i.Remote + "!")
+	}
+	fmt.Fprintf(&b, "UPID:%s:%08X:%08X:", i.Node, i.PID, i.PStart)
+	if i.HasTaskID {
+		fmt.Fprintf(&b, "%08X:", i.TaskID)
+	}
+	user := i.User
+	if i.Token != "" {
+		user += "!" + i.Token
+	}
+	fmt.Fprintf(&b, "%08X:%s:%s:%s:", i.Start.Unix(), i.Type, i.ID, user)
+	return UPID(b.String())
+}
+
 // split separates the remote in front, with its separator, from the UPID proper.
 func (u UPID) split() (prefix, native string, ok bool) {
 	text := string(u)
