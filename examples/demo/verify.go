@@ -252,7 +252,14 @@ func (m *model) verify(ctx context.Context, c *cluster) (string, error) {
 }
 
 func (m *model) summary(running []string, attached int) string {
-	text := fmt.Sprintf("%d stemcell(s)", len(m.stemcells))
+	text := "no stemcell"
+	switch n := len(m.stemcells); n {
+	case 0:
+	case 1:
+		text = "1 stemcell"
+	default:
+		text = fmt.Sprintf("%d stemcells", n)
+	}
 	for i, v := range m.vms {
 		text += fmt.Sprintf(", %s running on %s", v.cid, running[i])
 	}

@@ -26,12 +26,27 @@ func main() {
 		fmt.Fprintf(os.Stderr, "proxmox-cpi: unexpected argument %q: the request comes on standard input, see -h\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := rpc.Serve(ctx, cpi.Factory(*config), os.Stdin, os.Stdout, os.Stderr); err != nil {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	open := cpi.Factory(*config)
+	// BOSH asks for info before nearly every call, so info does without what it
+	// does not need; watching signals takes a tenth of its time.
+	factory := func(ctx context.Context, call *rpc.Call) (rpc.Handler, error) {
+		if call.Method != "info" {
+			cancelOnSignal(cancel)
+		}
+		return open(ctx, call)
+	}
+	if err := rpc.Serve(ctx, factory, os.Stdin, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "proxmox-cpi:", err)
 		os.Exit(1)
 	}
+}
+
+// cancelOnSignal lets a call that is interrupted undo what it has begun.
+func cancelOnSignal(cancel context.CancelCauseFunc) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { cancel(fmt.Errorf("the CPI was stopped by a signal (%s)", <-signals)) }()
 }
 
 func usage(w io.Writer) {
