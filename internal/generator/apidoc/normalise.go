@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	facts "github.com/proxkit/proxkit/apidoc"
 )
@@ -102,6 +103,11 @@ func normalise(d *facts.Document) {
 			s.Typetext = ""
 		}
 		foldFamilies(s)
+		for name, sub := range s.Properties {
+			if strings.HasSuffix(name, "[n]") {
+				sub.Optional = true // a family may have no member at all
+			}
+		}
 		if len(s.Properties) == 0 {
 			s.Properties = nil
 		}
@@ -172,7 +178,6 @@ func foldFamilies(s *facts.Schema) {
 		}
 		folded := members[0]
 		folded.MaxIndex = &last
-		folded.Optional = true
 		for i := range members {
 			delete(s.Properties, name+strconv.Itoa(i))
 		}

@@ -287,6 +287,8 @@ func checkPath(path string) error {
 			return errors.New("the path has an empty segment")
 		case open != closed || name == "" || strings.ContainsAny(name, "{}"):
 			return fmt.Errorf("the path's segment %q is neither a word nor a name in braces", seg)
+		case strings.ContainsAny(seg, "?#%") || strings.ContainsFunc(seg, isOddInName):
+			return fmt.Errorf("the path's segment %q has characters that stand for something else in a URL, or blanks or quotes", seg)
 		case open && seen[name]:
 			return fmt.Errorf("the path has the parameter {%s} twice", name)
 		}

@@ -240,7 +240,7 @@ func TestParseKeepsDigits(t *testing.T) {
 func TestParseFamilies(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, in, want string }{
-		{"folded by the server", `{"net[n]":{"type":"string"}}`, `{"net[n]":{"type":"string"}}`},
+		{"folded by the server", `{"net[n]":{"type":"string"}}`, `{"net[n]":{"type":"string","optional":true}}`},
 		{
 			"written out", `{"net0":{"type":"string","optional":1,"description":"a"},"net1":{"type":"string","optional":1,"description":"b"},"net2":{"type":"string","optional":1}}`,
 			`{"net[n]":{"type":"string","optional":true,"description":"a","maxIndex":2}}`,
@@ -254,7 +254,7 @@ func TestParseFamilies(t *testing.T) {
 		{"not from 0", `{"dns1":{"type":"string"},"dns2":{"type":"string"}}`, `{"dns1":{"type":"string"},"dns2":{"type":"string"}}`},
 		{"with a gap", `{"a0":{"type":"string"},"a2":{"type":"string"}}`, `{"a0":{"type":"string"},"a2":{"type":"string"}}`},
 		{"unlike", `{"a0":{"type":"string"},"a1":{"type":"integer"}}`, `{"a0":{"type":"string"},"a1":{"type":"integer"}}`},
-		{"folded already besides", `{"a0":{"type":"string"},"a1":{"type":"string"},"a[n]":{"type":"integer"}}`, `{"a0":{"type":"string"},"a1":{"type":"string"},"a[n]":{"type":"integer"}}`},
+		{"folded already besides", `{"a0":{"type":"string"},"a1":{"type":"string"},"a[n]":{"type":"integer"}}`, `{"a0":{"type":"string"},"a1":{"type":"string"},"a[n]":{"type":"integer","optional":true}}`},
 		{"a number with a leading zero", `{"a00":{"type":"string"},"a01":{"type":"string"}}`, `{"a00":{"type":"string"},"a01":{"type":"string"}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -466,6 +466,8 @@ func TestParseNotUnderstood(t *testing.T) {
 		{"info that is none", `[{"path":"/x","text":"x","info":[]}]`, "/x", "info is an array of 0"},
 		{"a path with an odd brace", `[{"path":"/x/{y","text":"x","info":{"GET":{}}}]`, "/x/{y", `segment "{y"`},
 		{"a path with an empty segment", `[{"path":"/x//y","text":"x","info":{"GET":{}}}]`, "/x//y", "empty segment"},
+		{"a path with a question mark", `[{"path":"/x?y","text":"x","info":{"GET":{}}}]`, "/x?y", `segment "x?y" has characters`},
+		{"a path with a line break", `[{"path":"/x\ny","text":"x","info":{"GET":{}}}]`, "/x\ny", "has characters"},
 		{"a path with a parameter twice", `[{"path":"/{y}/{y}","text":"x","info":{"GET":{}}}]`, "/{y}/{y}", "{y} twice"},
 		{"an operation twice", `[{"path":"/x","text":"x","info":{"GET":{}}},{"path":"/x","text":"x","info":{"GET":{}}}]`, "/x GET", "appears twice"},
 		{"a verb", `[{"path":"/x","text":"x","info":{"FETCH":{}}}]`, "/x FETCH", `"FETCH" is no HTTP method`},
@@ -491,7 +493,9 @@ func TestParseNotUnderstood(t *testing.T) {
 		{"an enum of objects", param(`{"enum":[{}]}`), "/x/{y} POST parameters.net[n] enum", "has an object"},
 		{"properties that are none", param(`{"properties":[]}`), "/x/{y} POST parameters.net[n] properties", "is an array of 0"},
 		{"a property that is none", param(`{"properties":{"a":"string"}}`), "/x/{y} POST parameters.net[n].a", `is the text "string"`},
-		{"a property without name", param(`{"properties":{"":{}}}`), "/x/{y} POST parameters.net[n]", "no name"},
+		{"a property without name", param(`{"properties":{"":{}}}`), "/x/{y} POST parameters.net[n]", `a property is called ""`},
+		{"a property with a quote in its name", param(`{"properties":{"a\"b":{}}}`), "/x/{y} POST parameters.net[n]", `a property is called "a\"b"`},
+		{"a key with a blank in its name", param(`{"format":{"a b":{}}}`), "/x/{y} POST parameters.net[n]~", `a property is called "a b"`},
 		{"items that are none", param(`{"items":1}`), "/x/{y} POST parameters.net[n][]", "is the number 1"},
 		{"no variants", param(`{"oneOf":[]}`), "/x/{y} POST parameters.net[n] oneOf", "is an array of 0"},
 		{"something else than objects put together", param(`{"allOf":[{"type":"string"}]}`), "/x/{y} POST parameters.net[n]&0", `has type "string", want object`},

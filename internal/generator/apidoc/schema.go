@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode"
 
 	facts "github.com/proxkit/proxkit/apidoc"
 )
@@ -223,8 +224,8 @@ func (r *schemaReader) properties(v any, where string) map[string]*facts.Schema 
 	}
 	props := make(map[string]*facts.Schema, len(m))
 	for _, name := range sortedKeys(m) {
-		if name == "" {
-			r.problem(where, "a property has no name")
+		if name == "" || strings.ContainsFunc(name, isOddInName) {
+			r.problem(where, "a property is called %q: a name may not be empty or have blanks, quotes, commas, backslashes or control characters", clip(name, 40))
 			continue
 		}
 		props[name] = r.schema(where+"."+name, m[name], r.depth+1)
@@ -263,6 +264,12 @@ func (r *schemaReader) merge() {
 		s.Type = "object"
 		s.NoAdditional = !slices.ContainsFunc(r.allOf, func(p *facts.Schema) bool { return !p.NoAdditional && p.OneOf == nil })
 	}
+}
+
+// isOddInName reports whether no name on the wire has r, so that what is made
+// of names need not guard against it.
+func isOddInName(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar || strings.ContainsRune("\"'`\\,", r)
 }
 
 // variants reads oneOf. Older servers in Rust give the value of the type
