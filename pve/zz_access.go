@@ -220,14 +220,63 @@ type GetRealmParams struct {
 
 // GetRealm calls GET /access/domains/{realm}.
 //
-// The API description does not tell what the result holds. Needs Realm.Allocate or Sys.Audit on
-// /access/realm.
+// Needs Realm.Allocate or Sys.Audit on /access/realm.
 //
 //api:operation GET /access/domains/{realm}
-func (c *Client) GetRealm(ctx context.Context, p GetRealmParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/access/domains/{realm}", &p, &out)
-	return out, err
+func (c *Client) GetRealm(ctx context.Context, p GetRealmParams) (*Realm, error) {
+	out := new(Realm)
+	if err := c.rest.Call(ctx, http.MethodGet, "/access/domains/{realm}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Realm is the result of [Client.GetRealm].
+type Realm struct {
+	Type                string            `json:"type"` // One of ad, ldap, openid, pam, pve.
+	ACRValues           *string           `json:"acr-values,omitempty"`
+	Audiences           *string           `json:"audiences,omitempty"`
+	Autocreate          *bool             `json:"autocreate,omitempty"`     // Default false.
+	BaseDN              *string           `json:"base_dn,omitempty"`        // At most 256 characters.
+	BindDN              *string           `json:"bind_dn,omitempty"`        // At most 256 characters.
+	CAPath              *string           `json:"capath,omitempty"`         // Default /etc/ssl/certs.
+	CaseSensitive       *bool             `json:"case-sensitive,omitempty"` // Default true.
+	Cert                *string           `json:"cert,omitempty"`
+	CertKey             *string           `json:"certkey,omitempty"`
+	ClientID            *string           `json:"client-id,omitempty"`  // At most 256 characters.
+	ClientKey           *string           `json:"client-key,omitempty"` // At most 256 characters.
+	Comment             *string           `json:"comment,omitempty"`    // At most 4096 characters.
+	Default             *bool             `json:"default,omitempty"`
+	Digest              *string           `json:"digest,omitempty"`
+	Domain              *string           `json:"domain,omitempty"`                  // At most 256 characters.
+	Filter              *string           `json:"filter,omitempty"`                  // At most 2048 characters.
+	GroupClasses        []string          `json:"group_classes,omitempty" px:"list"` // Default groupOfNames, group, univentionGroup, ipausergroup.
+	GroupDN             *string           `json:"group_dn,omitempty"`                // At most 256 characters.
+	GroupFilter         *string           `json:"group_filter,omitempty"`            // At most 2048 characters.
+	GroupNameAttr       *string           `json:"group_name_attr,omitempty"`         // At most 256 characters.
+	GroupsAutocreate    *bool             `json:"groups-autocreate,omitempty"`       // Default false.
+	GroupsClaim         *string           `json:"groups-claim,omitempty"`            // At most 256 characters.
+	GroupsOverwrite     *bool             `json:"groups-overwrite,omitempty"`        // Default false.
+	IssuerURL           *string           `json:"issuer-url,omitempty"`              // At most 256 characters.
+	Mode                *string           `json:"mode,omitempty"`                    // One of ldap, ldaps, ldap+starttls. Default ldap.
+	Port                *int64            `json:"port,omitempty"`                    // 1 to 65535.
+	Prompt              *string           `json:"prompt,omitempty"`
+	QueryUserInfo       *bool             `json:"query-userinfo,omitempty"` // Default true.
+	Realm               *string           `json:"realm,omitempty"`          // At most 32 characters.
+	SSLVersion          *string           `json:"sslversion,omitempty"`     // One of tlsv1, tlsv1_1, tlsv1_2, tlsv1_3.
+	Scopes              *string           `json:"scopes,omitempty"`
+	Secure              *bool             `json:"secure,omitempty"`
+	Server1             *string           `json:"server1,omitempty"` // At most 256 characters.
+	Server2             *string           `json:"server2,omitempty"` // At most 256 characters.
+	SyncAttributes      *string           `json:"sync_attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions `json:"sync-defaults-options,omitempty"`
+	TFA                 *RealmTFA         `json:"tfa,omitempty"`
+	UserAttr            *string           `json:"user_attr,omitempty"`              // At most 256 characters.
+	UserClasses         []string          `json:"user_classes,omitempty" px:"list"` // Default inetorgperson, posixaccount, person, user.
+	UsernameClaim       *string           `json:"username-claim,omitempty"`
+	Verify              *bool             `json:"verify,omitempty"` // Default false.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateRealmParams are the parameters of [Client.UpdateRealm].
@@ -437,11 +486,11 @@ type GetOpenIDAuthURLParams struct {
 
 // GetOpenIDAuthURL calls POST /access/openid/auth-url.
 //
-// The result names the task that does the work. Open to everyone, without a login.
+// Open to everyone, without a login.
 //
 //api:operation POST /access/openid/auth-url
-func (c *Client) GetOpenIDAuthURL(ctx context.Context, p GetOpenIDAuthURLParams) (UPID, error) {
-	var out UPID
+func (c *Client) GetOpenIDAuthURL(ctx context.Context, p GetOpenIDAuthURLParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodPost, "/access/openid/auth-url", &p, &out)
 	return out, err
 }
@@ -468,11 +517,11 @@ func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*LoginOp
 
 // LoginOpenIDResult is the result of [Client.LoginOpenID].
 type LoginOpenIDResult struct {
-	CSRFPreventionToken string          `json:"CSRFPreventionToken"`
-	Cap                 json.RawMessage `json:"cap"`
-	Ticket              string          `json:"ticket"`
-	Username            string          `json:"username"`
-	ClusterName         *string         `json:"clustername,omitempty"`
+	CSRFPreventionToken string                     `json:"CSRFPreventionToken"`
+	Cap                 map[string]map[string]bool `json:"cap"`
+	Ticket              string                     `json:"ticket"`
+	Username            string                     `json:"username"`
+	ClusterName         *string                    `json:"clustername,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -502,12 +551,11 @@ type GetPermissionsParams struct {
 
 // GetPermissions calls GET /access/permissions.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /access/permissions
-func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
+	var out map[string]map[string]bool
 	err := c.rest.Call(ctx, http.MethodGet, "/access/permissions", &p, &out)
 	return out, err
 }
@@ -557,63 +605,10 @@ type GetRoleParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /access/roles/{roleid}
-func (c *Client) GetRole(ctx context.Context, p GetRoleParams) (*Role, error) {
-	out := new(Role)
-	if err := c.rest.Call(ctx, http.MethodGet, "/access/roles/{roleid}", &p, out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Role is the result of [Client.GetRole].
-type Role struct {
-	DatastoreAllocate          *bool `json:"Datastore.Allocate,omitempty"`
-	DatastoreAllocateSpace     *bool `json:"Datastore.AllocateSpace,omitempty"`
-	DatastoreAllocateTemplate  *bool `json:"Datastore.AllocateTemplate,omitempty"`
-	DatastoreAudit             *bool `json:"Datastore.Audit,omitempty"`
-	GroupAllocate              *bool `json:"Group.Allocate,omitempty"`
-	MappingAudit               *bool `json:"Mapping.Audit,omitempty"`
-	MappingModify              *bool `json:"Mapping.Modify,omitempty"`
-	MappingUse                 *bool `json:"Mapping.Use,omitempty"`
-	PermissionsModify          *bool `json:"Permissions.Modify,omitempty"`
-	PoolAllocate               *bool `json:"Pool.Allocate,omitempty"`
-	PoolAudit                  *bool `json:"Pool.Audit,omitempty"`
-	RealmAllocate              *bool `json:"Realm.Allocate,omitempty"`
-	RealmAllocateUser          *bool `json:"Realm.AllocateUser,omitempty"`
-	SDNAllocate                *bool `json:"SDN.Allocate,omitempty"`
-	SDNAudit                   *bool `json:"SDN.Audit,omitempty"`
-	SDNUse                     *bool `json:"SDN.Use,omitempty"`
-	SysAccessNetwork           *bool `json:"Sys.AccessNetwork,omitempty"`
-	SysAudit                   *bool `json:"Sys.Audit,omitempty"`
-	SysConsole                 *bool `json:"Sys.Console,omitempty"`
-	SysIncoming                *bool `json:"Sys.Incoming,omitempty"`
-	SysModify                  *bool `json:"Sys.Modify,omitempty"`
-	SysPowerMgmt               *bool `json:"Sys.PowerMgmt,omitempty"`
-	SysSyslog                  *bool `json:"Sys.Syslog,omitempty"`
-	UserModify                 *bool `json:"User.Modify,omitempty"`
-	VMAllocate                 *bool `json:"VM.Allocate,omitempty"`
-	VMAudit                    *bool `json:"VM.Audit,omitempty"`
-	VMBackup                   *bool `json:"VM.Backup,omitempty"`
-	VMClone                    *bool `json:"VM.Clone,omitempty"`
-	VMConfigCDROM              *bool `json:"VM.Config.CDROM,omitempty"`
-	VMConfigCPU                *bool `json:"VM.Config.CPU,omitempty"`
-	VMConfigCloudInit          *bool `json:"VM.Config.Cloudinit,omitempty"`
-	VMConfigDisk               *bool `json:"VM.Config.Disk,omitempty"`
-	VMConfigHWType             *bool `json:"VM.Config.HWType,omitempty"`
-	VMConfigMemory             *bool `json:"VM.Config.Memory,omitempty"`
-	VMConfigNetwork            *bool `json:"VM.Config.Network,omitempty"`
-	VMConfigOptions            *bool `json:"VM.Config.Options,omitempty"`
-	VMConsole                  *bool `json:"VM.Console,omitempty"`
-	VMGuestAgentAudit          *bool `json:"VM.GuestAgent.Audit,omitempty"`          // Since 9.1.
-	VMGuestAgentFileRead       *bool `json:"VM.GuestAgent.FileRead,omitempty"`       // Since 9.1.
-	VMGuestAgentFileSystemMgmt *bool `json:"VM.GuestAgent.FileSystemMgmt,omitempty"` // Since 9.1.
-	VMGuestAgentFileWrite      *bool `json:"VM.GuestAgent.FileWrite,omitempty"`      // Since 9.1.
-	VMGuestAgentUnrestricted   *bool `json:"VM.GuestAgent.Unrestricted,omitempty"`   // Since 9.1.
-	VMMigrate                  *bool `json:"VM.Migrate,omitempty"`
-	VMPowerMgmt                *bool `json:"VM.PowerMgmt,omitempty"`
-	VMReplicate                *bool `json:"VM.Replicate,omitempty"` // Since 9.1.
-	VMSnapshot                 *bool `json:"VM.Snapshot,omitempty"`
-	VMSnapshotRollback         *bool `json:"VM.Snapshot.Rollback,omitempty"`
+func (c *Client) GetRole(ctx context.Context, p GetRoleParams) (map[string]bool, error) {
+	var out map[string]bool
+	err := c.rest.Call(ctx, http.MethodGet, "/access/roles/{roleid}", &p, &out)
+	return out, err
 }
 
 // UpdateRoleParams are the parameters of [Client.UpdateRole].
@@ -782,13 +777,11 @@ func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) err
 
 // GetTicketNoop calls GET /access/ticket.
 //
-// The API description does not tell what the result holds. Open to everyone, without a login.
+// Open to everyone, without a login.
 //
 //api:operation GET /access/ticket
-func (c *Client) GetTicketNoop(ctx context.Context) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/access/ticket", nil, &out)
-	return out, err
+func (c *Client) GetTicketNoop(ctx context.Context) error {
+	return c.rest.Call(ctx, http.MethodGet, "/access/ticket", nil, nil)
 }
 
 // CreateTicketParams are the parameters of [Client.CreateTicket].
@@ -818,10 +811,12 @@ func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Creat
 
 // CreateTicketResult is the result of [Client.CreateTicket].
 type CreateTicketResult struct {
-	Username            string  `json:"username"`
-	CSRFPreventionToken *string `json:"CSRFPreventionToken,omitempty"`
-	ClusterName         *string `json:"clustername,omitempty"`
-	Ticket              *string `json:"ticket,omitempty"`
+	Username            string                     `json:"username"`
+	CSRFPreventionToken *string                    `json:"CSRFPreventionToken,omitempty"`
+	Cap                 map[string]map[string]bool `json:"cap,omitempty"`
+	ClusterName         *string                    `json:"clustername,omitempty"`
+	NeedTFA             *bool                      `json:"NeedTFA,omitempty"`
+	Ticket              *string                    `json:"ticket,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

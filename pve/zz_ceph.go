@@ -109,11 +109,11 @@ type GetCephConfigValueParams struct {
 
 // GetCephConfigValue calls GET /nodes/{node}/ceph/cfg/value.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cfg/value
-func (c *Client) GetCephConfigValue(ctx context.Context, p GetCephConfigValueParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetCephConfigValue(ctx context.Context, p GetCephConfigValueParams) (map[string]map[string]string, error) {
+	var out map[string]map[string]string
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/ceph/cfg/value", &p, &out)
 	return out, err
 }
@@ -604,7 +604,7 @@ type CephOSDLVInfo struct {
 	CreationTime string `json:"creation_time"`
 	LVName       string `json:"lv_name"`
 	LVPath       string `json:"lv_path"`
-	LVSize       int64  `json:"lv_size"`
+	LVSize       uint64 `json:"lv_size"` // Bytes.
 	LVUUID       string `json:"lv_uuid"`
 	VGName       string `json:"vg_name"`
 
@@ -643,7 +643,7 @@ type CephOSDMetadataDevice struct {
 	DevNode        string `json:"dev_node"`
 	Device         string `json:"device"`          // One of block, db, wal.
 	PhysicalDevice string `json:"physical_device"` // Since 9.2.
-	Size           int64  `json:"size"`
+	Size           uint64 `json:"size"`            // Bytes.
 	SupportDiscard bool   `json:"support_discard"`
 	Type           string `json:"type"`
 
@@ -659,7 +659,7 @@ type CephOSDMetadataOSD struct {
 	HBFrontAddr    string `json:"hb_front_addr"`
 	Hostname       string `json:"hostname"`
 	ID             int64  `json:"id"`
-	MemUsage       int64  `json:"mem_usage"`
+	MemUsage       uint64 `json:"mem_usage"` // Bytes.
 	OSDData        string `json:"osd_data"`
 	OSDObjectStore string `json:"osd_objectstore"`
 	Version        string `json:"version"`
@@ -717,23 +717,23 @@ func (c *Client) ListCephPools(ctx context.Context, p ListCephPoolsParams) ([]Ce
 
 // CephPoolListItem is an element of the result of [Client.ListCephPools].
 type CephPoolListItem struct {
-	CrushRule           int64           `json:"crush_rule"`
-	MinSize             int64           `json:"min_size"`
-	PGNum               int64           `json:"pg_num"`
-	Pool                int64           `json:"pool"`
-	PoolName            string          `json:"pool_name"`
-	Size                int64           `json:"size"`
-	Type                string          `json:"type"` // One of replicated, erasure, unknown.
-	ApplicationMetadata json.RawMessage `json:"application_metadata,omitempty"`
-	AutoscaleStatus     json.RawMessage `json:"autoscale_status,omitempty"`
-	BytesUsed           *uint64         `json:"bytes_used,omitempty"` // Bytes.
-	CrushRuleName       *string         `json:"crush_rule_name,omitempty"`
-	PGAutoscaleMode     *string         `json:"pg_autoscale_mode,omitempty"`
-	PGNumFinal          *int64          `json:"pg_num_final,omitempty"`
-	PGNumMin            *int64          `json:"pg_num_min,omitempty"`
-	PercentUsed         *float64        `json:"percent_used,omitempty"`
-	TargetSize          *int64          `json:"target_size,omitempty"`
-	TargetSizeRatio     *float64        `json:"target_size_ratio,omitempty"`
+	CrushRule           int64                        `json:"crush_rule"`
+	MinSize             int64                        `json:"min_size"`
+	PGNum               int64                        `json:"pg_num"`
+	Pool                int64                        `json:"pool"`
+	PoolName            string                       `json:"pool_name"`
+	Size                int64                        `json:"size"`
+	Type                string                       `json:"type"` // One of replicated, erasure, unknown.
+	ApplicationMetadata map[string]map[string]string `json:"application_metadata,omitempty"`
+	AutoscaleStatus     json.RawMessage              `json:"autoscale_status,omitempty"`
+	BytesUsed           *uint64                      `json:"bytes_used,omitempty"` // Bytes.
+	CrushRuleName       *string                      `json:"crush_rule_name,omitempty"`
+	PGAutoscaleMode     *string                      `json:"pg_autoscale_mode,omitempty"`
+	PGNumFinal          *int64                       `json:"pg_num_final,omitempty"`
+	PGNumMin            *int64                       `json:"pg_num_min,omitempty"`
+	PercentUsed         *float64                     `json:"percent_used,omitempty"`
+	TargetSize          *int64                       `json:"target_size,omitempty"`
+	TargetSizeRatio     *float64                     `json:"target_size_ratio,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

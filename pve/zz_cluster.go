@@ -191,10 +191,25 @@ type ListClusterLogParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/log
-func (c *Client) ListClusterLog(ctx context.Context, p ListClusterLogParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListClusterLog(ctx context.Context, p ListClusterLogParams) ([]ClusterLogListItem, error) {
+	var out []ClusterLogListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/log", &p, &out)
 	return out, err
+}
+
+// ClusterLogListItem is an element of the result of [Client.ListClusterLog].
+type ClusterLogListItem struct {
+	Msg  string  `json:"msg"`
+	Node string  `json:"node"`
+	PID  int64   `json:"pid"`
+	Pri  int64   `json:"pri"`
+	Tag  string  `json:"tag"`
+	Time int64   `json:"time"` // Seconds since 1970.
+	UID  int64   `json:"uid"`
+	User string  `json:"user"`
+	ID   *string `json:"id,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetNextVMIDParams are the parameters of [Client.GetNextVMID].
@@ -385,7 +400,7 @@ type ClusterResourceListItem struct {
 	Shared      *bool    `json:"shared,omitempty"`   // Since 9.1.
 	Status      *string  `json:"status,omitempty"`
 	Storage     *string  `json:"storage,omitempty"`
-	Tags        *string  `json:"tags,omitempty"`
+	Tags        []string `json:"tags,omitempty" px:"list"`
 	Template    *bool    `json:"template,omitempty"`  // Default false.
 	Uptime      *int64   `json:"uptime,omitempty"`    // Seconds.
 	VMID        *int64   `json:"vmid,omitempty"`      // 100 to 999999999.

@@ -86,10 +86,22 @@ func (c *Client) GetACMEAccount(ctx context.Context, p GetACMEAccountParams) (*A
 
 // ACMEAccount is the result of [Client.GetACMEAccount].
 type ACMEAccount struct {
-	Account   json.RawMessage `json:"account,omitempty"`
-	Directory *string         `json:"directory,omitempty"`
-	Location  *string         `json:"location,omitempty"`
-	TOS       *string         `json:"tos,omitempty"`
+	Account   *ACMEAccountAccount `json:"account,omitempty"`
+	Directory *string             `json:"directory,omitempty"`
+	Location  *string             `json:"location,omitempty"`
+	TOS       *string             `json:"tos,omitempty"`
+}
+
+// ACMEAccountAccount is part of the result of [Client.GetACMEAccount].
+type ACMEAccountAccount struct {
+	Contact              []string `json:"contact,omitempty"`
+	CreatedAt            *string  `json:"createdAt,omitempty"`
+	InitialIP            *string  `json:"initialIp,omitempty"`
+	Orders               *string  `json:"orders,omitempty"`
+	Status               *string  `json:"status,omitempty"`
+	TermsOfServiceAgreed *bool    `json:"termsOfServiceAgreed,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateACMEAccountParams are the parameters of [Client.UpdateACMEAccount].

@@ -73,13 +73,25 @@ type GetClusterFirewallAliasParams struct {
 
 // GetClusterFirewallAlias calls GET /cluster/firewall/aliases/{name}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/aliases/{name}
-func (c *Client) GetClusterFirewallAlias(ctx context.Context, p GetClusterFirewallAliasParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/firewall/aliases/{name}", &p, &out)
-	return out, err
+func (c *Client) GetClusterFirewallAlias(ctx context.Context, p GetClusterFirewallAliasParams) (*ClusterFirewallAlias, error) {
+	out := new(ClusterFirewallAlias)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/firewall/aliases/{name}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ClusterFirewallAlias is the result of [Client.GetClusterFirewallAlias].
+type ClusterFirewallAlias struct {
+	CIDR    string  `json:"cidr"`
+	Digest  string  `json:"digest"` // At most 64 characters.
+	Name    string  `json:"name"`
+	Comment *string `json:"comment,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateClusterFirewallAliasParams are the parameters of [Client.UpdateClusterFirewallAlias].
@@ -401,13 +413,25 @@ type GetClusterFirewallIPSetEntryParams struct {
 
 // GetClusterFirewallIPSetEntry calls GET /cluster/firewall/ipset/{name}/{cidr}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/ipset/{name}/{cidr}
-func (c *Client) GetClusterFirewallIPSetEntry(ctx context.Context, p GetClusterFirewallIPSetEntryParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/firewall/ipset/{name}/{cidr}", &p, &out)
-	return out, err
+func (c *Client) GetClusterFirewallIPSetEntry(ctx context.Context, p GetClusterFirewallIPSetEntryParams) (*ClusterFirewallIPSetEntry, error) {
+	out := new(ClusterFirewallIPSetEntry)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/firewall/ipset/{name}/{cidr}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ClusterFirewallIPSetEntry is the result of [Client.GetClusterFirewallIPSetEntry].
+type ClusterFirewallIPSetEntry struct {
+	CIDR    string  `json:"cidr"`
+	Digest  string  `json:"digest"` // At most 64 characters.
+	Comment *string `json:"comment,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateClusterFirewallIPSetEntryParams are the parameters of [Client.UpdateClusterFirewallIPSetEntry].

@@ -32,15 +32,21 @@ type HAIndex struct {
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/groups
-func (c *Client) ListHAGroups(ctx context.Context) ([]HAGroupListItem, error) {
-	var out []HAGroupListItem
+func (c *Client) ListHAGroups(ctx context.Context) ([]HAGroup, error) {
+	var out []HAGroup
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/ha/groups", nil, &out)
 	return out, err
 }
 
-// HAGroupListItem is an element of the result of [Client.ListHAGroups].
-type HAGroupListItem struct {
-	Group string `json:"group"`
+// HAGroup is an element of the result of [Client.ListHAGroups].
+type HAGroup struct {
+	Group      string   `json:"group"`
+	Comment    *string  `json:"comment,omitempty"` // At most 4096 characters.
+	Digest     *string  `json:"digest,omitempty"`
+	NoFailback *bool    `json:"nofailback,omitempty"` // Default false.
+	Nodes      []string `json:"nodes,omitempty" px:"list"`
+	Restricted *bool    `json:"restricted,omitempty"` // Default false.
+	Type       *string  `json:"type,omitempty"`       // Always group.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -71,13 +77,15 @@ type GetHAGroupParams struct {
 
 // GetHAGroup calls GET /cluster/ha/groups/{group}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/groups/{group}
-func (c *Client) GetHAGroup(ctx context.Context, p GetHAGroupParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/ha/groups/{group}", &p, &out)
-	return out, err
+func (c *Client) GetHAGroup(ctx context.Context, p GetHAGroupParams) (*HAGroup, error) {
+	out := new(HAGroup)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/ha/groups/{group}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateHAGroupParams are the parameters of [Client.UpdateHAGroup].
@@ -263,7 +271,7 @@ type MigrateHAResourceResult struct {
 	RequestedNode       string               `json:"requested-node"`
 	SID                 string               `json:"sid"`
 	BlockingResources   []BlockingHAResource `json:"blocking-resources,omitempty"`
-	ComigratedResources json.RawMessage      `json:"comigrated-resources,omitempty"`
+	ComigratedResources []string             `json:"comigrated-resources,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

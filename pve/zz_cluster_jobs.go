@@ -60,13 +60,28 @@ type GetRealmSyncJobParams struct {
 
 // GetRealmSyncJob calls GET /cluster/jobs/realm-sync/{id}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/jobs/realm-sync/{id}
-func (c *Client) GetRealmSyncJob(ctx context.Context, p GetRealmSyncJobParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs/realm-sync/{id}", &p, &out)
-	return out, err
+func (c *Client) GetRealmSyncJob(ctx context.Context, p GetRealmSyncJobParams) (*RealmSyncJob, error) {
+	out := new(RealmSyncJob)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs/realm-sync/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RealmSyncJob is the result of [Client.GetRealmSyncJob].
+type RealmSyncJob struct {
+	ID             string  `json:"id"`
+	Realm          string  `json:"realm"` // At most 32 characters.
+	Schedule       string  `json:"schedule"`
+	Comment        *string `json:"comment,omitempty"`
+	Enabled        *bool   `json:"enabled,omitempty"`
+	RemoveVanished *string `json:"remove-vanished,omitempty"` // Default none.
+	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // CreateRealmSyncJobParams are the parameters of [Client.CreateRealmSyncJob].

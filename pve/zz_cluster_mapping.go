@@ -116,14 +116,26 @@ type GetDirMappingParams struct {
 
 // GetDirMapping calls GET /cluster/mapping/dir/{id}.
 //
-// The API description does not tell what the result holds. Needs Mapping.Use on /mapping/dir/{id}, or
-// Mapping.Modify on /mapping/dir/{id}, or Mapping.Audit on /mapping/dir/{id}.
+// Needs Mapping.Use on /mapping/dir/{id}, or Mapping.Modify on /mapping/dir/{id}, or Mapping.Audit on
+// /mapping/dir/{id}.
 //
 //api:operation GET /cluster/mapping/dir/{id}
-func (c *Client) GetDirMapping(ctx context.Context, p GetDirMappingParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/dir/{id}", &p, &out)
-	return out, err
+func (c *Client) GetDirMapping(ctx context.Context, p GetDirMappingParams) (*DirMapping, error) {
+	out := new(DirMapping)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/dir/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// DirMapping is the result of [Client.GetDirMapping].
+type DirMapping struct {
+	Map         []DirMappingEntry `json:"map"`
+	Description *string           `json:"description,omitempty"` // At most 4096 characters.
+	Digest      *string           `json:"digest,omitempty"`
+	ID          *string           `json:"id,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateDirMappingParams are the parameters of [Client.UpdateDirMapping].
@@ -251,14 +263,28 @@ type GetPCIMappingParams struct {
 
 // GetPCIMapping calls GET /cluster/mapping/pci/{id}.
 //
-// The API description does not tell what the result holds. Needs Mapping.Use on /mapping/pci/{id}, or
-// Mapping.Modify on /mapping/pci/{id}, or Mapping.Audit on /mapping/pci/{id}.
+// Needs Mapping.Use on /mapping/pci/{id}, or Mapping.Modify on /mapping/pci/{id}, or Mapping.Audit on
+// /mapping/pci/{id}.
 //
 //api:operation GET /cluster/mapping/pci/{id}
-func (c *Client) GetPCIMapping(ctx context.Context, p GetPCIMappingParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/pci/{id}", &p, &out)
-	return out, err
+func (c *Client) GetPCIMapping(ctx context.Context, p GetPCIMappingParams) (*PCIMapping, error) {
+	out := new(PCIMapping)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/pci/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PCIMapping is the result of [Client.GetPCIMapping].
+type PCIMapping struct {
+	Map                  []PCIMappingEntry `json:"map"`
+	Description          *string           `json:"description,omitempty"` // At most 4096 characters.
+	Digest               *string           `json:"digest,omitempty"`
+	ID                   *string           `json:"id,omitempty"`
+	LiveMigrationCapable *bool             `json:"live-migration-capable,omitempty"` // Default false.
+	MDev                 *bool             `json:"mdev,omitempty"`                   // Default false.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdatePCIMappingParams are the parameters of [Client.UpdatePCIMapping].
@@ -384,14 +410,26 @@ type GetUSBMappingParams struct {
 
 // GetUSBMapping calls GET /cluster/mapping/usb/{id}.
 //
-// The API description does not tell what the result holds. Needs Mapping.Audit on /mapping/usb/{id},
-// or Mapping.Use on /mapping/usb/{id}, or Mapping.Modify on /mapping/usb/{id}.
+// Needs Mapping.Audit on /mapping/usb/{id}, or Mapping.Use on /mapping/usb/{id}, or Mapping.Modify on
+// /mapping/usb/{id}.
 //
 //api:operation GET /cluster/mapping/usb/{id}
-func (c *Client) GetUSBMapping(ctx context.Context, p GetUSBMappingParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/usb/{id}", &p, &out)
-	return out, err
+func (c *Client) GetUSBMapping(ctx context.Context, p GetUSBMappingParams) (*USBMapping, error) {
+	out := new(USBMapping)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/mapping/usb/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// USBMapping is the result of [Client.GetUSBMapping].
+type USBMapping struct {
+	Map         []USBMappingEntry `json:"map"`
+	Description *string           `json:"description,omitempty"` // At most 4096 characters.
+	Digest      *string           `json:"digest,omitempty"`
+	ID          *string           `json:"id,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateUSBMappingParams are the parameters of [Client.UpdateUSBMapping].

@@ -91,13 +91,46 @@ type GetMetricServerParams struct {
 
 // GetMetricServer calls GET /cluster/metrics/server/{id}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/metrics/server/{id}
-func (c *Client) GetMetricServer(ctx context.Context, p GetMetricServerParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/metrics/server/{id}", &p, &out)
-	return out, err
+func (c *Client) GetMetricServer(ctx context.Context, p GetMetricServerParams) (*MetricServer, error) {
+	out := new(MetricServer)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/metrics/server/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// MetricServer is the result of [Client.GetMetricServer].
+type MetricServer struct {
+	Port                   int64   `json:"port"` // 1 to 65536.
+	Server                 string  `json:"server"`
+	Type                   string  `json:"type"` // One of graphite, influxdb, opentelemetry.
+	APIPathPrefix          *string `json:"api-path-prefix,omitempty"`
+	Bucket                 *string `json:"bucket,omitempty"`
+	Digest                 *string `json:"digest,omitempty"`
+	Disable                *bool   `json:"disable,omitempty"`
+	ID                     *string `json:"id,omitempty"`
+	InfluxDBProto          *string `json:"influxdbproto,omitempty"`            // One of udp, http, https. Default udp.
+	MTU                    *int64  `json:"mtu,omitempty"`                      // 512 to 65536. Default 1500.
+	MaxBodySize            *int64  `json:"max-body-size,omitempty"`            // At least 1. Default 25000000.
+	OTelCompression        *string `json:"otel-compression,omitempty"`         // One of none, gzip. Default gzip.
+	OTelHeaders            *string `json:"otel-headers,omitempty"`             // At most 1024 characters.
+	OTelMaxBodySize        *int64  `json:"otel-max-body-size,omitempty"`       // At least 1024. Default 10000000.
+	OTelPath               *string `json:"otel-path,omitempty"`                // Default /v1/metrics.
+	OTelProtocol           *string `json:"otel-protocol,omitempty"`            // One of http, https. Default https.
+	OTelResourceAttributes *string `json:"otel-resource-attributes,omitempty"` // At most 1024 characters.
+	OTelTimeout            *int64  `json:"otel-timeout,omitempty"`             // 1 to 10. Default 5.
+	OTelVerifySSL          *bool   `json:"otel-verify-ssl,omitempty"`          // Default true.
+	Organization           *string `json:"organization,omitempty"`
+	Path                   *string `json:"path,omitempty"`
+	Proto                  *string `json:"proto,omitempty"`   // One of udp, tcp.
+	Timeout                *int64  `json:"timeout,omitempty"` // At least 0. Default 1.
+	Token                  *string `json:"token,omitempty"`
+	VerifyCertificate      *bool   `json:"verify-certificate,omitempty"` // Default true.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // CreateMetricServerParams are the parameters of [Client.CreateMetricServer].

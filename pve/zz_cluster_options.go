@@ -13,13 +13,188 @@ import (
 
 // GetClusterOptions calls GET /cluster/options.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/options
-func (c *Client) GetClusterOptions(ctx context.Context) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/options", nil, &out)
-	return out, err
+func (c *Client) GetClusterOptions(ctx context.Context) (*ClusterOptions, error) {
+	out := new(ClusterOptions)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/options", nil, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ClusterOptions is the result of [Client.GetClusterOptions].
+type ClusterOptions struct {
+	AllowedTags []string               `json:"allowed-tags,omitempty"`
+	BWLimit     *ClusterOptionsBWLimit `json:"bwlimit,omitempty"`
+	ConsentText *string                `json:"consent-text,omitempty"` // At most 65536 characters.
+	Console     *string                `json:"console,omitempty"`      // One of applet, vv, html5, xtermjs.
+	Crs         *ClusterOptionsCrs     `json:"crs,omitempty"`
+	Description *string                `json:"description,omitempty"` // At most 65536 characters.
+	EmailFrom   *string                `json:"email_from,omitempty"`
+	Fencing     *string                `json:"fencing,omitempty"` // One of watchdog, hardware, both. Default watchdog.
+	HA          *ClusterOptionsHA      `json:"ha,omitempty"`
+	HTTPProxy   *string                `json:"http_proxy,omitempty"`
+	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
+	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
+	Keyboard *string `json:"keyboard,omitempty"`
+	// One of ar, ca, da, de, en, es, eu, fa, fr, hr, he, it, ja, ka, kr, nb, nl, nn, pl, pt_BR,
+	// ru, sl, sv, tr, ukr, zh_CN, zh_TW.
+	Language          *string                      `json:"language,omitempty"`
+	Location          *ClusterOptionsLocation      `json:"location,omitempty"`
+	MACPrefix         *string                      `json:"mac_prefix,omitempty"`  // Default BC:24:11.
+	MaxWorkers        *int64                       `json:"max_workers,omitempty"` // At least 1.
+	Migration         *ClusterOptionsMigration     `json:"migration,omitempty"`
+	MigrationUnsecure *bool                        `json:"migration_unsecure,omitempty"`
+	NextID            *ClusterOptionsNextID        `json:"next-id,omitempty"`
+	Notify            *ClusterOptionsNotify        `json:"notify,omitempty"`
+	RegisteredTags    *string                      `json:"registered-tags,omitempty"`
+	Replication       *ClusterOptionsReplication   `json:"replication,omitempty"`
+	TagStyle          *ClusterOptionsTagStyle      `json:"tag-style,omitempty"`
+	U2f               *ClusterOptionsU2f           `json:"u2f,omitempty"`
+	UserTagAccess     *ClusterOptionsUserTagAccess `json:"user-tag-access,omitempty"`
+	WebAuthn          *ClusterOptionsWebAuthn      `json:"webauthn,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// A ClusterOptionsBWLimit is a text of keys and values, such as the value of bwlimit. It keeps the
+// text it was read from.
+type ClusterOptionsBWLimit struct {
+	Clone     *float64 `json:"clone,omitempty"`     // At least 0.
+	Default   *float64 `json:"default,omitempty"`   // At least 0.
+	Migration *float64 `json:"migration,omitempty"` // At least 0.
+	Move      *float64 `json:"move,omitempty"`      // At least 0.
+	Restore   *float64 `json:"restore,omitempty"`   // At least 0.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseClusterOptionsBWLimit reads the text of a ClusterOptionsBWLimit.
+func ParseClusterOptionsBWLimit(text string) (ClusterOptionsBWLimit, error) {
+	var v ClusterOptionsBWLimit
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v ClusterOptionsBWLimit) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v ClusterOptionsBWLimit) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *ClusterOptionsBWLimit) UnmarshalText(text []byte) error {
+	*v = ClusterOptionsBWLimit{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// ClusterOptionsCrs is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsCrs struct {
+	HA              *string `json:"ha,omitempty"`                // One of basic, static, dynamic. Default basic.
+	HAAutoRebalance *bool   `json:"ha-auto-rebalance,omitempty"` // Default false.
+	// At least 0. Default 3. Needs ha-auto-rebalance as well.
+	HAAutoRebalanceHoldDuration *float64 `json:"ha-auto-rebalance-hold-duration,omitempty"`
+	HAAutoRebalanceMargin       *float64 `json:"ha-auto-rebalance-margin,omitempty"` // 0 to 100. Default 10. Needs ha-auto-rebalance as well.
+	// One of bruteforce, topsis. Default bruteforce. Needs ha-auto-rebalance as well.
+	HAAutoRebalanceMethod    *string  `json:"ha-auto-rebalance-method,omitempty"`
+	HAAutoRebalanceThreshold *float64 `json:"ha-auto-rebalance-threshold,omitempty"` // 0 to 100. Default 30. Needs ha-auto-rebalance as well.
+	HARebalanceOnStart       *bool    `json:"ha-rebalance-on-start,omitempty"`       // Default false.
+}
+
+// ClusterOptionsHA is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsHA struct {
+	ShutdownPolicy string `json:"shutdown_policy"` // One of freeze, failover, conditional, migrate. Default conditional.
+}
+
+// A ClusterOptionsLocation is a text of keys and values, such as the value of location. It keeps the
+// text it was read from.
+type ClusterOptionsLocation struct {
+	Latitude  float64 `json:"latitude"`       // -90 to 90.
+	Longitude float64 `json:"longitude"`      // -180 to 180.
+	Name      *string `json:"name,omitempty"` // At most 128 characters.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseClusterOptionsLocation reads the text of a ClusterOptionsLocation.
+func ParseClusterOptionsLocation(text string) (ClusterOptionsLocation, error) {
+	var v ClusterOptionsLocation
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v ClusterOptionsLocation) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v ClusterOptionsLocation) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *ClusterOptionsLocation) UnmarshalText(text []byte) error {
+	*v = ClusterOptionsLocation{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// ClusterOptionsMigration is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsMigration struct {
+	Type    string  `json:"type"`              // One of secure, insecure. Default secure.
+	Network *string `json:"network,omitempty"` // An address with prefix length.
+}
+
+// ClusterOptionsNextID is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsNextID struct {
+	Lower *int64 `json:"lower,omitempty"` // 100 to 999999999. Default 100.
+	Upper *int64 `json:"upper,omitempty"` // 100 to 1000000000. Default 1000000.
+}
+
+// ClusterOptionsNotify is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsNotify struct {
+	Fencing              *string `json:"fencing,omitempty"`         // One of always, never.
+	PackageUpdates       *string `json:"package-updates,omitempty"` // One of auto, always, never. Default auto.
+	Replication          *string `json:"replication,omitempty"`     // One of always, never.
+	TargetFencing        *string `json:"target-fencing,omitempty"`
+	TargetPackageUpdates *string `json:"target-package-updates,omitempty"`
+	TargetReplication    *string `json:"target-replication,omitempty"`
+}
+
+// ClusterOptionsReplication is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsReplication struct {
+	Type    string  `json:"type"`              // One of secure, insecure. Default secure.
+	Network *string `json:"network,omitempty"` // An address with prefix length.
+}
+
+// ClusterOptionsTagStyle is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsTagStyle struct {
+	CaseSensitive *bool   `json:"case-sensitive,omitempty"` // Default false.
+	ColorMap      *string `json:"color-map,omitempty"`
+	Ordering      *string `json:"ordering,omitempty"` // One of config, alphabetical. Default alphabetical.
+	Shape         *string `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
+}
+
+// ClusterOptionsU2f is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsU2f struct {
+	Appid  *string `json:"appid,omitempty"`
+	Origin *string `json:"origin,omitempty"`
+}
+
+// ClusterOptionsUserTagAccess is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsUserTagAccess struct {
+	UserAllow     *string `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
+	UserAllowList *string `json:"user-allow-list,omitempty"`
+}
+
+// ClusterOptionsWebAuthn is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsWebAuthn struct {
+	AllowSubdomains *bool   `json:"allow-subdomains,omitempty"` // Default true.
+	ID              *string `json:"id,omitempty"`
+	Origin          *string `json:"origin,omitempty"`
+	Rp              *string `json:"rp,omitempty"`
 }
 
 // UpdateClusterOptionsParams are the parameters of [Client.UpdateClusterOptions].

@@ -260,13 +260,30 @@ type GetSDNDNSPluginParams struct {
 
 // GetSDNDNSPlugin calls GET /cluster/sdn/dns/{dns}.
 //
-// The API description does not tell what the result holds. Needs SDN.Allocate on /sdn/dns/{dns}.
+// Needs SDN.Allocate on /sdn/dns/{dns}.
 //
 //api:operation GET /cluster/sdn/dns/{dns}
-func (c *Client) GetSDNDNSPlugin(ctx context.Context, p GetSDNDNSPluginParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/dns/{dns}", &p, &out)
-	return out, err
+func (c *Client) GetSDNDNSPlugin(ctx context.Context, p GetSDNDNSPluginParams) (*SDNDNSPlugin, error) {
+	out := new(SDNDNSPlugin)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/dns/{dns}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SDNDNSPlugin is the result of [Client.GetSDNDNSPlugin].
+type SDNDNSPlugin struct {
+	DNS           string  `json:"dns"` // At least 2 characters.
+	Key           string  `json:"key"`
+	Type          string  `json:"type"` // Always powerdns.
+	URL           string  `json:"url"`
+	Digest        *string `json:"digest,omitempty"`
+	Fingerprint   *string `json:"fingerprint,omitempty"`
+	ReverseMaskV6 *int64  `json:"reversemaskv6,omitempty"`
+	ReverseV6Mask *int64  `json:"reversev6mask,omitempty"`
+	TTL           *int64  `json:"ttl,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateSDNDNSPluginParams are the parameters of [Client.UpdateSDNDNSPlugin].
@@ -371,44 +388,77 @@ func (c *Client) GetSDNFabricsAndNodes(ctx context.Context, p GetSDNFabricsAndNo
 
 // SDNFabric is part of the result of [Client.GetSDNFabricsAndNodes].
 type SDNFabric struct {
-	ID                  string          `json:"id"`       // 2 to 8 characters.
-	Protocol            string          `json:"protocol"` // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        json.RawMessage `json:"redistribute"`
-	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string         `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string         `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64        `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard.
-	RouteFilter         *string         `json:"route_filter,omitempty"`         // Only for ospf and openfabric.
+	ID                  string                      `json:"id"`       // 2 to 8 characters.
+	Protocol            string                      `json:"protocol"` // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []SDNFabricRedistributeItem `json:"redistribute"`
+	Area                *string                     `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                    `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                     `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                    `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                     `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                     `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                     `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                    `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard.
+	RouteFilter         *string                     `json:"route_filter,omitempty"`         // Only for ospf and openfabric.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// A SDNFabricInterface is a text of keys and values, such as the value of interfaces|0. It keeps the
+// text it was read from.
+type SDNFabricInterface struct {
+	Name            string  `json:"name"`
+	HelloMultiplier *int64  `json:"hello_multiplier,omitempty"` // 2 to 100.
+	IP              *string `json:"ip,omitempty"`               // An IPv4 address with prefix length.
+	IP6             *string `json:"ip6,omitempty"`              // An IPv6 address with prefix length.
+	NetworkType     *string `json:"network_type,omitempty"`     // One of broadcast, non-broadcast, point-to-multipoint, point-to-point.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseSDNFabricInterface reads the text of a SDNFabricInterface.
+func ParseSDNFabricInterface(text string) (SDNFabricInterface, error) {
+	var v SDNFabricInterface
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v SDNFabricInterface) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v SDNFabricInterface) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *SDNFabricInterface) UnmarshalText(text []byte) error {
+	*v = SDNFabricInterface{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
 }
 
 // SDNFabricNode is part of the result of [Client.GetSDNFabricsAndNodes].
 type SDNFabricNode struct {
-	FabricID   string              `json:"fabric_id"` // 2 to 8 characters.
-	Interfaces json.RawMessage     `json:"interfaces"`
-	NodeID     string              `json:"node_id"`
-	Protocol   string              `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
-	AllowedIPs []string            `json:"allowed_ips,omitempty"` // Only for wireguard.
-	Digest     *string             `json:"digest,omitempty"`      // At most 64 characters.
-	Endpoint   *string             `json:"endpoint,omitempty"`    // Only for wireguard.
-	IP         *string             `json:"ip,omitempty"`          // An IPv4 address.
-	IP6        *string             `json:"ip6,omitempty"`         // An IPv6 address.
-	LockToken  *string             `json:"lock-token,omitempty"`
-	Peers      []SDNFabricNodePeer `json:"peers,omitempty"`      // Only for wireguard.
-	PublicKey  *string             `json:"public_key,omitempty"` // Only for wireguard.
-	Role       *string             `json:"role,omitempty"`       // One of internal, external. Only for wireguard.
+	FabricID   string               `json:"fabric_id"` // 2 to 8 characters.
+	Interfaces []SDNFabricInterface `json:"interfaces"`
+	NodeID     string               `json:"node_id"`
+	Protocol   string               `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
+	AllowedIPs []string             `json:"allowed_ips,omitempty"` // Only for wireguard.
+	Digest     *string              `json:"digest,omitempty"`      // At most 64 characters.
+	Endpoint   *string              `json:"endpoint,omitempty"`    // Only for wireguard.
+	IP         *string              `json:"ip,omitempty"`          // An IPv4 address.
+	IP6        *string              `json:"ip6,omitempty"`         // An IPv6 address.
+	LockToken  *string              `json:"lock-token,omitempty"`
+	Peers      []SDNFabricPeer      `json:"peers,omitempty"`      // Only for wireguard.
+	PublicKey  *string              `json:"public_key,omitempty"` // Only for wireguard.
+	Role       *string              `json:"role,omitempty"`       // One of internal, external. Only for wireguard.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A SDNFabricNodePeer is a text of keys and values, such as the value of peers. It keeps the text it
-// was read from.
-type SDNFabricNodePeer struct {
+// A SDNFabricPeer is a text of keys and values, such as the value of peers. It keeps the text it was
+// read from.
+type SDNFabricPeer struct {
 	Iface               string  `json:"iface"`
 	Node                string  `json:"node"`
 	Type                string  `json:"type"` // One of internal, external.
@@ -421,22 +471,52 @@ type SDNFabricNodePeer struct {
 	raw string
 }
 
-// ParseSDNFabricNodePeer reads the text of a SDNFabricNodePeer.
-func ParseSDNFabricNodePeer(text string) (SDNFabricNodePeer, error) {
-	var v SDNFabricNodePeer
+// ParseSDNFabricPeer reads the text of a SDNFabricPeer.
+func ParseSDNFabricPeer(text string) (SDNFabricPeer, error) {
+	var v SDNFabricPeer
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v SDNFabricNodePeer) String() string { return wire.FormatProps(v, v.raw) }
+func (v SDNFabricPeer) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v SDNFabricNodePeer) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v SDNFabricPeer) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNFabricNodePeer) UnmarshalText(text []byte) error {
-	*v = SDNFabricNodePeer{raw: string(text)}
+func (v *SDNFabricPeer) UnmarshalText(text []byte) error {
+	*v = SDNFabricPeer{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A SDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute. It
+// keeps the text it was read from.
+type SDNFabricRedistributeItem struct {
+	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
+	RouteMap *string `json:"route-map,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseSDNFabricRedistributeItem reads the text of a SDNFabricRedistributeItem.
+func ParseSDNFabricRedistributeItem(text string) (SDNFabricRedistributeItem, error) {
+	var v SDNFabricRedistributeItem
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v SDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v SDNFabricRedistributeItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *SDNFabricRedistributeItem) UnmarshalText(text []byte) error {
+	*v = SDNFabricRedistributeItem{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -467,18 +547,18 @@ func (c *Client) ListSDNFabrics(ctx context.Context, p ListSDNFabricsParams) ([]
 
 // CreateSDNFabricParams are the parameters of [Client.CreateSDNFabric].
 type CreateSDNFabricParams struct {
-	ID                  string          `json:"id"`                       // 2 to 8 characters.
-	Protocol            string          `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        json.RawMessage `json:"redistribute"`             // Required. Since 9.2.
-	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string         `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string         `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64        `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
-	RouteFilter         *string         `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
+	ID                  string                            `json:"id"`                       // 2 to 8 characters.
+	Protocol            string                            `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []CreateSDNFabricRedistributeItem `json:"redistribute"`             // Required. Since 9.2.
+	Area                *string                           `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                          `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                           `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                          `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                           `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                           `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                           `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                          `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
+	RouteFilter         *string                           `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
 // CreateSDNFabric calls POST /cluster/sdn/fabrics/fabric.
@@ -488,6 +568,38 @@ type CreateSDNFabricParams struct {
 //api:operation POST /cluster/sdn/fabrics/fabric
 func (c *Client) CreateSDNFabric(ctx context.Context, p CreateSDNFabricParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/fabrics/fabric", &p, nil)
+}
+
+// A CreateSDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute.
+// It keeps the text it was read from.
+type CreateSDNFabricRedistributeItem struct {
+	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
+	RouteMap *string `json:"route-map,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseCreateSDNFabricRedistributeItem reads the text of a CreateSDNFabricRedistributeItem.
+func ParseCreateSDNFabricRedistributeItem(text string) (CreateSDNFabricRedistributeItem, error) {
+	var v CreateSDNFabricRedistributeItem
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v CreateSDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v CreateSDNFabricRedistributeItem) MarshalText() ([]byte, error) {
+	return wire.MarshalProps(v, v.raw)
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *CreateSDNFabricRedistributeItem) UnmarshalText(text []byte) error {
+	*v = CreateSDNFabricRedistributeItem{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
 }
 
 // GetSDNFabricParams are the parameters of [Client.GetSDNFabric].
@@ -510,19 +622,21 @@ func (c *Client) GetSDNFabric(ctx context.Context, p GetSDNFabricParams) (*SDNFa
 
 // UpdateSDNFabricParams are the parameters of [Client.UpdateSDNFabric].
 type UpdateSDNFabricParams struct {
-	ID                  string          `json:"id"`                       // 2 to 8 characters.
-	Delete              json.RawMessage `json:"delete"`                   // Required.
-	Protocol            string          `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        json.RawMessage `json:"redistribute"`             // Required. Since 9.2.
-	Area                *string         `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64        `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string         `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64        `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string         `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string         `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string         `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64        `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
-	RouteFilter         *string         `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
+	ID string `json:"id"` // 2 to 8 characters.
+	// Required. Any of ip_prefix, ip6_prefix, hello_interval, csnp_interval, route_filter,
+	// redistribute, route_map_in, route_map_out, area, persistent_keepalive.
+	Delete              []string                          `json:"delete"`
+	Protocol            string                            `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []UpdateSDNFabricRedistributeItem `json:"redistribute"`             // Required. Since 9.2.
+	Area                *string                           `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                          `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                           `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                          `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                           `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                           `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                           `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                          `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
+	RouteFilter         *string                           `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
 // UpdateSDNFabric calls PUT /cluster/sdn/fabrics/fabric/{id}.
@@ -532,6 +646,38 @@ type UpdateSDNFabricParams struct {
 //api:operation PUT /cluster/sdn/fabrics/fabric/{id}
 func (c *Client) UpdateSDNFabric(ctx context.Context, p UpdateSDNFabricParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/cluster/sdn/fabrics/fabric/{id}", &p, nil)
+}
+
+// A UpdateSDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute.
+// It keeps the text it was read from.
+type UpdateSDNFabricRedistributeItem struct {
+	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
+	RouteMap *string `json:"route-map,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseUpdateSDNFabricRedistributeItem reads the text of a UpdateSDNFabricRedistributeItem.
+func ParseUpdateSDNFabricRedistributeItem(text string) (UpdateSDNFabricRedistributeItem, error) {
+	var v UpdateSDNFabricRedistributeItem
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v UpdateSDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v UpdateSDNFabricRedistributeItem) MarshalText() ([]byte, error) {
+	return wire.MarshalProps(v, v.raw)
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *UpdateSDNFabricRedistributeItem) UnmarshalText(text []byte) error {
+	*v = UpdateSDNFabricRedistributeItem{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteSDNFabricParams are the parameters of [Client.DeleteSDNFabric].
@@ -585,19 +731,19 @@ func (c *Client) ListSDNFabricNodes(ctx context.Context, p ListSDNFabricNodesPar
 
 // AddSDNFabricNodeParams are the parameters of [Client.AddSDNFabricNode].
 type AddSDNFabricNodeParams struct {
-	FabricID   string          `json:"fabric_id"`  // 2 to 8 characters.
-	Interfaces json.RawMessage `json:"interfaces"` // Required.
-	NodeID     string          `json:"node_id"`
-	Protocol   string          `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
-	AllowedIPs []string        `json:"allowed_ips,omitempty"` // Only for wireguard. Since 9.2.
-	Digest     *string         `json:"digest,omitempty"`      // At most 64 characters.
-	Endpoint   *string         `json:"endpoint,omitempty"`    // Only for wireguard. Since 9.2.
-	IP         *string         `json:"ip,omitempty"`          // An IPv4 address.
-	IP6        *string         `json:"ip6,omitempty"`         // An IPv6 address.
-	LockToken  *string         `json:"lock-token,omitempty"`
-	Peers      []SDNFabricPeer `json:"peers,omitempty"`      // Only for wireguard. Since 9.2.
-	PublicKey  *string         `json:"public_key,omitempty"` // Only for wireguard. Since 9.2.
-	Role       *string         `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
+	FabricID   string               `json:"fabric_id"`  // 2 to 8 characters.
+	Interfaces []SDNFabricInterface `json:"interfaces"` // Required.
+	NodeID     string               `json:"node_id"`
+	Protocol   string               `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
+	AllowedIPs []string             `json:"allowed_ips,omitempty"` // Only for wireguard. Since 9.2.
+	Digest     *string              `json:"digest,omitempty"`      // At most 64 characters.
+	Endpoint   *string              `json:"endpoint,omitempty"`    // Only for wireguard. Since 9.2.
+	IP         *string              `json:"ip,omitempty"`          // An IPv4 address.
+	IP6        *string              `json:"ip6,omitempty"`         // An IPv6 address.
+	LockToken  *string              `json:"lock-token,omitempty"`
+	Peers      []SDNFabricPeer      `json:"peers,omitempty"`      // Only for wireguard. Since 9.2.
+	PublicKey  *string              `json:"public_key,omitempty"` // Only for wireguard. Since 9.2.
+	Role       *string              `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
 }
 
 // AddSDNFabricNode calls POST /cluster/sdn/fabrics/node/{fabric_id}.
@@ -607,40 +753,6 @@ type AddSDNFabricNodeParams struct {
 //api:operation POST /cluster/sdn/fabrics/node/{fabric_id}
 func (c *Client) AddSDNFabricNode(ctx context.Context, p AddSDNFabricNodeParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/fabrics/node/{fabric_id}", &p, nil)
-}
-
-// A SDNFabricPeer is a text of keys and values, such as the value of peers. It keeps the text it was
-// read from.
-type SDNFabricPeer struct {
-	Iface               string  `json:"iface"`
-	Node                string  `json:"node"`
-	Type                string  `json:"type"` // One of internal, external.
-	Endpoint            *string `json:"endpoint,omitempty"`
-	NodeIface           *string `json:"node_iface,omitempty"`
-	SkipRouteGeneration *bool   `json:"skip_route_generation,omitempty"` // Default false.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseSDNFabricPeer reads the text of a SDNFabricPeer.
-func ParseSDNFabricPeer(text string) (SDNFabricPeer, error) {
-	var v SDNFabricPeer
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v SDNFabricPeer) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v SDNFabricPeer) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNFabricPeer) UnmarshalText(text []byte) error {
-	*v = SDNFabricPeer{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetSDNFabricNodeParams are the parameters of [Client.GetSDNFabricNode].
@@ -665,20 +777,20 @@ func (c *Client) GetSDNFabricNode(ctx context.Context, p GetSDNFabricNodeParams)
 
 // UpdateSDNFabricNodeParams are the parameters of [Client.UpdateSDNFabricNode].
 type UpdateSDNFabricNodeParams struct {
-	FabricID   string          `json:"fabric_id"` // 2 to 8 characters.
-	NodeID     string          `json:"node_id"`
-	Delete     json.RawMessage `json:"delete"`                // Required.
-	Interfaces json.RawMessage `json:"interfaces"`            // Required.
-	Protocol   string          `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
-	AllowedIPs []string        `json:"allowed_ips,omitempty"` // Only for wireguard. Since 9.2.
-	Digest     *string         `json:"digest,omitempty"`      // At most 64 characters.
-	Endpoint   *string         `json:"endpoint,omitempty"`    // Only for wireguard. Since 9.2.
-	IP         *string         `json:"ip,omitempty"`          // An IPv4 address.
-	IP6        *string         `json:"ip6,omitempty"`         // An IPv6 address.
-	LockToken  *string         `json:"lock-token,omitempty"`
-	Peers      []SDNFabricPeer `json:"peers,omitempty"`      // Only for wireguard. Since 9.2.
-	PublicKey  *string         `json:"public_key,omitempty"` // Only for wireguard. Since 9.2.
-	Role       *string         `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
+	FabricID   string               `json:"fabric_id"` // 2 to 8 characters.
+	NodeID     string               `json:"node_id"`
+	Delete     []string             `json:"delete"`                // Required. Any of interfaces, ip, ip6, allowed_ips, endpoint, peers.
+	Interfaces []SDNFabricInterface `json:"interfaces"`            // Required.
+	Protocol   string               `json:"protocol"`              // One of openfabric, ospf, wireguard, bgp.
+	AllowedIPs []string             `json:"allowed_ips,omitempty"` // Only for wireguard. Since 9.2.
+	Digest     *string              `json:"digest,omitempty"`      // At most 64 characters.
+	Endpoint   *string              `json:"endpoint,omitempty"`    // Only for wireguard. Since 9.2.
+	IP         *string              `json:"ip,omitempty"`          // An IPv4 address.
+	IP6        *string              `json:"ip6,omitempty"`         // An IPv6 address.
+	LockToken  *string              `json:"lock-token,omitempty"`
+	Peers      []SDNFabricPeer      `json:"peers,omitempty"`      // Only for wireguard. Since 9.2.
+	PublicKey  *string              `json:"public_key,omitempty"` // Only for wireguard. Since 9.2.
+	Role       *string              `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
 }
 
 // UpdateSDNFabricNode calls PUT /cluster/sdn/fabrics/node/{fabric_id}/{node_id}.
@@ -756,13 +868,28 @@ type GetSDNIPAMParams struct {
 
 // GetSDNIPAM calls GET /cluster/sdn/ipams/{ipam}.
 //
-// The API description does not tell what the result holds. Needs SDN.Allocate on /sdn/ipams/{ipam}.
+// Needs SDN.Allocate on /sdn/ipams/{ipam}.
 //
 //api:operation GET /cluster/sdn/ipams/{ipam}
-func (c *Client) GetSDNIPAM(ctx context.Context, p GetSDNIPAMParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/ipams/{ipam}", &p, &out)
-	return out, err
+func (c *Client) GetSDNIPAM(ctx context.Context, p GetSDNIPAMParams) (*SDNIPAM, error) {
+	out := new(SDNIPAM)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/ipams/{ipam}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// SDNIPAM is the result of [Client.GetSDNIPAM].
+type SDNIPAM struct {
+	IPAM        string  `json:"ipam"` // At least 2 characters.
+	Type        string  `json:"type"` // One of netbox, phpipam, pve.
+	Digest      *string `json:"digest,omitempty"`
+	Fingerprint *string `json:"fingerprint,omitempty"`
+	Section     *int64  `json:"section,omitempty"`
+	Token       *string `json:"token,omitempty"`
+	URL         *string `json:"url,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateSDNIPAMParams are the parameters of [Client.UpdateSDNIPAM].
@@ -808,14 +935,27 @@ type ListSDNIPAMStatusParams struct {
 
 // ListSDNIPAMStatus calls GET /cluster/sdn/ipams/{ipam}/status.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/ipams/{ipam}/status
-func (c *Client) ListSDNIPAMStatus(ctx context.Context, p ListSDNIPAMStatusParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListSDNIPAMStatus(ctx context.Context, p ListSDNIPAMStatusParams) ([]SDNIPAMStatusListItem, error) {
+	var out []SDNIPAMStatusListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/ipams/{ipam}/status", &p, &out)
 	return out, err
+}
+
+// SDNIPAMStatusListItem is an element of the result of [Client.ListSDNIPAMStatus].
+type SDNIPAMStatusListItem struct {
+	Gateway  *bool   `json:"gateway,omitempty"`
+	Hostname *string `json:"hostname,omitempty"`
+	IP       *string `json:"ip,omitempty"`
+	MAC      *string `json:"mac,omitempty"`
+	Subnet   *string `json:"subnet,omitempty"`
+	VMID     *int64  `json:"vmid,omitempty"`
+	VNet     *string `json:"vnet,omitempty"`
+	Zone     *string `json:"zone,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // LockSDNParams are the parameters of [Client.LockSDN].
@@ -825,11 +965,11 @@ type LockSDNParams struct {
 
 // LockSDN calls POST /cluster/sdn/lock.
 //
-// The result names the task that does the work. Needs SDN.Allocate on /sdn. Since 9.1.
+// Needs SDN.Allocate on /sdn. Since 9.1.
 //
 //api:operation POST /cluster/sdn/lock
-func (c *Client) LockSDN(ctx context.Context, p LockSDNParams) (UPID, error) {
-	var out UPID
+func (c *Client) LockSDN(ctx context.Context, p LockSDNParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/lock", &p, &out)
 	return out, err
 }
@@ -861,34 +1001,19 @@ type ListSDNPrefixListsParams struct {
 // Open to every authenticated user, within limits that the server checks itself. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists
-func (c *Client) ListSDNPrefixLists(ctx context.Context, p ListSDNPrefixListsParams) ([]SDNPrefixListListItem, error) {
-	var out []SDNPrefixListListItem
+func (c *Client) ListSDNPrefixLists(ctx context.Context, p ListSDNPrefixListsParams) ([]SDNPrefixList, error) {
+	var out []SDNPrefixList
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists", &p, &out)
 	return out, err
 }
 
-// SDNPrefixListListItem is an element of the result of [Client.ListSDNPrefixLists].
-type SDNPrefixListListItem struct {
-	ID string `json:"id"`
+// SDNPrefixList is an element of the result of [Client.ListSDNPrefixLists].
+type SDNPrefixList struct {
+	ID      string              `json:"id"`
+	Digest  *string             `json:"digest,omitempty"` // At most 64 characters.
+	Entries []SDNPrefixListRule `json:"entries,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// CreateSDNPrefixListParams are the parameters of [Client.CreateSDNPrefixList].
-type CreateSDNPrefixListParams struct {
-	ID        string              `json:"id"`
-	Digest    *string             `json:"digest,omitempty"` // At most 64 characters.
-	Entries   []SDNPrefixListRule `json:"entries,omitempty"`
-	LockToken *string             `json:"lock-token,omitempty"`
-}
-
-// CreateSDNPrefixList calls POST /cluster/sdn/prefix-lists.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists. Since 9.2.
-//
-//api:operation POST /cluster/sdn/prefix-lists
-func (c *Client) CreateSDNPrefixList(ctx context.Context, p CreateSDNPrefixListParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/prefix-lists", &p, nil)
 }
 
 // A SDNPrefixListRule is a text of keys and values, such as the value of entries. It keeps the text it
@@ -924,6 +1049,23 @@ func (v *SDNPrefixListRule) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
+// CreateSDNPrefixListParams are the parameters of [Client.CreateSDNPrefixList].
+type CreateSDNPrefixListParams struct {
+	ID        string              `json:"id"`
+	Digest    *string             `json:"digest,omitempty"` // At most 64 characters.
+	Entries   []SDNPrefixListRule `json:"entries,omitempty"`
+	LockToken *string             `json:"lock-token,omitempty"`
+}
+
+// CreateSDNPrefixList calls POST /cluster/sdn/prefix-lists.
+//
+// Needs SDN.Allocate on /sdn/prefix-lists. Since 9.2.
+//
+//api:operation POST /cluster/sdn/prefix-lists
+func (c *Client) CreateSDNPrefixList(ctx context.Context, p CreateSDNPrefixListParams) error {
+	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/prefix-lists", &p, nil)
+}
+
 // GetSDNPrefixListParams are the parameters of [Client.GetSDNPrefixList].
 type GetSDNPrefixListParams struct {
 	ID string `json:"id"`
@@ -931,14 +1073,15 @@ type GetSDNPrefixListParams struct {
 
 // GetSDNPrefixList calls GET /cluster/sdn/prefix-lists/{id}.
 //
-// The API description does not tell what the result holds. Needs SDN.Audit on /sdn/prefix-lists/{id}.
-// Since 9.2.
+// Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}
-func (c *Client) GetSDNPrefixList(ctx context.Context, p GetSDNPrefixListParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists/{id}", &p, &out)
-	return out, err
+func (c *Client) GetSDNPrefixList(ctx context.Context, p GetSDNPrefixListParams) (*SDNPrefixList, error) {
+	out := new(SDNPrefixList)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateSDNPrefixListParams are the parameters of [Client.UpdateSDNPrefixList].
@@ -984,15 +1127,21 @@ type ListSDNPrefixListEntriesParams struct {
 // Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}/entries
-func (c *Client) ListSDNPrefixListEntries(ctx context.Context, p ListSDNPrefixListEntriesParams) ([]SDNPrefixListEntryListItem, error) {
-	var out []SDNPrefixListEntryListItem
+func (c *Client) ListSDNPrefixListEntries(ctx context.Context, p ListSDNPrefixListEntriesParams) ([]SDNPrefixListEntry, error) {
+	var out []SDNPrefixListEntry
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists/{id}/entries", &p, &out)
 	return out, err
 }
 
-// SDNPrefixListEntryListItem is an element of the result of [Client.ListSDNPrefixListEntries].
-type SDNPrefixListEntryListItem struct {
-	Seq string `json:"seq"`
+// SDNPrefixListEntry is an element of the result of [Client.ListSDNPrefixListEntries].
+type SDNPrefixListEntry struct {
+	Action string  `json:"action"` // One of permit, deny.
+	Prefix string  `json:"prefix"`
+	Digest *string `json:"digest,omitempty"`
+	Ge     *int64  `json:"ge,omitempty"` // 0 to 128.
+	ID     *string `json:"id,omitempty"`
+	LE     *int64  `json:"le,omitempty"`  // 0 to 128.
+	Seq    *int64  `json:"seq,omitempty"` // 1 to 4294967295.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -1025,14 +1174,15 @@ type GetSDNPrefixListEntryParams struct {
 
 // GetSDNPrefixListEntry calls GET /cluster/sdn/prefix-lists/{id}/entries/{url_seq}.
 //
-// The API description does not tell what the result holds. Needs SDN.Audit on /sdn/prefix-lists/{id}.
-// Since 9.2.
+// Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}/entries/{url_seq}
-func (c *Client) GetSDNPrefixListEntry(ctx context.Context, p GetSDNPrefixListEntryParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists/{id}/entries/{url_seq}", &p, &out)
-	return out, err
+func (c *Client) GetSDNPrefixListEntry(ctx context.Context, p GetSDNPrefixListEntryParams) (*SDNPrefixListEntry, error) {
+	out := new(SDNPrefixListEntry)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/prefix-lists/{id}/entries/{url_seq}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateSDNPrefixListEntryParams are the parameters of [Client.UpdateSDNPrefixListEntry].
@@ -1131,134 +1281,16 @@ func (c *Client) ListAllSDNRouteMapEntries(ctx context.Context, p ListAllSDNRout
 
 // SDNRouteMapEntry is an element of the result of [Client.ListAllSDNRouteMapEntries].
 type SDNRouteMapEntry struct {
-	Action     string                      `json:"action"` // One of permit, deny.
-	Order      int64                       `json:"order"`  // 0 to 65535.
-	RouteMapID string                      `json:"route-map-id"`
-	Call       *string                     `json:"call,omitempty"`
-	Digest     *string                     `json:"digest,omitempty"` // At most 64 characters.
-	ExitAction *SDNRouteMapEntryExitAction `json:"exit-action,omitempty"`
-	Match      []SDNRouteMapEntryMatchItem `json:"match,omitempty"`
-	Set        []SDNRouteMapEntrySetItem   `json:"set,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// A SDNRouteMapEntryExitAction is a text of keys and values, such as the value of exit-action. It
-// keeps the text it was read from.
-type SDNRouteMapEntryExitAction struct {
-	Key   string `json:"key"`             // One of on-match-goto, on-match-next, continue.
-	Value *int64 `json:"value,omitempty"` // 0 to 65535.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseSDNRouteMapEntryExitAction reads the text of a SDNRouteMapEntryExitAction.
-func ParseSDNRouteMapEntryExitAction(text string) (SDNRouteMapEntryExitAction, error) {
-	var v SDNRouteMapEntryExitAction
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v SDNRouteMapEntryExitAction) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v SDNRouteMapEntryExitAction) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNRouteMapEntryExitAction) UnmarshalText(text []byte) error {
-	*v = SDNRouteMapEntryExitAction{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A SDNRouteMapEntryMatchItem is a text of keys and values, such as the value of match. It keeps the
-// text it was read from.
-type SDNRouteMapEntryMatchItem struct {
-	// One of route-type, vni, ip-address-prefix-list, ip6-address-prefix-list,
-	// ip-next-hop-prefix-list, ip6-next-hop-prefix-list, ip-next-hop-address,
-	// ip6-next-hop-address, metric, local-preference, peer, tag.
-	Key   string  `json:"key"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseSDNRouteMapEntryMatchItem reads the text of a SDNRouteMapEntryMatchItem.
-func ParseSDNRouteMapEntryMatchItem(text string) (SDNRouteMapEntryMatchItem, error) {
-	var v SDNRouteMapEntryMatchItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v SDNRouteMapEntryMatchItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v SDNRouteMapEntryMatchItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNRouteMapEntryMatchItem) UnmarshalText(text []byte) error {
-	*v = SDNRouteMapEntryMatchItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A SDNRouteMapEntrySetItem is a text of keys and values, such as the value of set. It keeps the text
-// it was read from.
-type SDNRouteMapEntrySetItem struct {
-	// One of ip-next-hop-peer-address, ip-next-hop, ip-next-hop-unchanged,
-	// ip6-next-hop-peer-address, ip6-next-hop-prefer-global, ip6-next-hop, local-preference,
-	// tag, weight, metric, src.
-	Key   string  `json:"key"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseSDNRouteMapEntrySetItem reads the text of a SDNRouteMapEntrySetItem.
-func ParseSDNRouteMapEntrySetItem(text string) (SDNRouteMapEntrySetItem, error) {
-	var v SDNRouteMapEntrySetItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v SDNRouteMapEntrySetItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v SDNRouteMapEntrySetItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNRouteMapEntrySetItem) UnmarshalText(text []byte) error {
-	*v = SDNRouteMapEntrySetItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// CreateSDNRouteMapEntryParams are the parameters of [Client.CreateSDNRouteMapEntry].
-type CreateSDNRouteMapEntryParams struct {
 	Action     string                 `json:"action"` // One of permit, deny.
 	Order      int64                  `json:"order"`  // 0 to 65535.
 	RouteMapID string                 `json:"route-map-id"`
 	Call       *string                `json:"call,omitempty"`
 	Digest     *string                `json:"digest,omitempty"` // At most 64 characters.
 	ExitAction *SDNRouteMapExitAction `json:"exit-action,omitempty"`
-	LockToken  *string                `json:"lock-token,omitempty"`
 	Match      []SDNRouteMapMatch     `json:"match,omitempty"`
 	Set        []SDNRouteMapSet       `json:"set,omitempty"`
-}
 
-// CreateSDNRouteMapEntry calls POST /cluster/sdn/route-maps/entries.
-//
-// Needs SDN.Allocate on /sdn/route-maps. Since 9.2.
-//
-//api:operation POST /cluster/sdn/route-maps/entries
-func (c *Client) CreateSDNRouteMapEntry(ctx context.Context, p CreateSDNRouteMapEntryParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/route-maps/entries", &p, nil)
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // A SDNRouteMapExitAction is a text of keys and values, such as the value of exit-action. It keeps the
@@ -1355,6 +1387,28 @@ func (v SDNRouteMapSet) MarshalText() ([]byte, error) { return wire.MarshalProps
 func (v *SDNRouteMapSet) UnmarshalText(text []byte) error {
 	*v = SDNRouteMapSet{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
+}
+
+// CreateSDNRouteMapEntryParams are the parameters of [Client.CreateSDNRouteMapEntry].
+type CreateSDNRouteMapEntryParams struct {
+	Action     string                 `json:"action"` // One of permit, deny.
+	Order      int64                  `json:"order"`  // 0 to 65535.
+	RouteMapID string                 `json:"route-map-id"`
+	Call       *string                `json:"call,omitempty"`
+	Digest     *string                `json:"digest,omitempty"` // At most 64 characters.
+	ExitAction *SDNRouteMapExitAction `json:"exit-action,omitempty"`
+	LockToken  *string                `json:"lock-token,omitempty"`
+	Match      []SDNRouteMapMatch     `json:"match,omitempty"`
+	Set        []SDNRouteMapSet       `json:"set,omitempty"`
+}
+
+// CreateSDNRouteMapEntry calls POST /cluster/sdn/route-maps/entries.
+//
+// Needs SDN.Allocate on /sdn/route-maps. Since 9.2.
+//
+//api:operation POST /cluster/sdn/route-maps/entries
+func (c *Client) CreateSDNRouteMapEntry(ctx context.Context, p CreateSDNRouteMapEntryParams) error {
+	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/route-maps/entries", &p, nil)
 }
 
 // ListSDNRouteMapEntriesParams are the parameters of [Client.ListSDNRouteMapEntries].
@@ -1799,15 +1853,38 @@ type ListSDNVNetSubnetsParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets
-func (c *Client) ListSDNVNetSubnets(ctx context.Context, p ListSDNVNetSubnetsParams) ([]SDNVNetSubnetListItem, error) {
-	var out []SDNVNetSubnetListItem
+func (c *Client) ListSDNVNetSubnets(ctx context.Context, p ListSDNVNetSubnetsParams) ([]SDNVNetSubnet, error) {
+	var out []SDNVNetSubnet
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/vnets/{vnet}/subnets", &p, &out)
 	return out, err
 }
 
-// SDNVNetSubnetListItem is an element of the result of [Client.ListSDNVNetSubnets].
-type SDNVNetSubnetListItem struct {
-	Subnet string `json:"subnet"`
+// SDNVNetSubnet is an element of the result of [Client.ListSDNVNetSubnets].
+type SDNVNetSubnet struct {
+	Subnet        string                       `json:"subnet"`
+	CIDR          *string                      `json:"cidr,omitempty"`
+	DHCPDNSServer *string                      `json:"dhcp-dns-server,omitempty"`
+	DHCPRange     []SDNVNetSubnetDHCPRangeItem `json:"dhcp-range,omitempty"`
+	DNSZonePrefix *string                      `json:"dnszoneprefix,omitempty"`
+	Digest        *string                      `json:"digest,omitempty"`
+	Gateway       *string                      `json:"gateway,omitempty"`
+	ID            *string                      `json:"id,omitempty"`
+	Mask          *string                      `json:"mask,omitempty"`
+	Network       *string                      `json:"network,omitempty"`
+	Pending       map[string]string            `json:"pending,omitempty"`
+	SNAT          *bool                        `json:"snat,omitempty"`
+	State         *string                      `json:"state,omitempty"` // One of new, changed, deleted.
+	Type          *string                      `json:"type,omitempty"`
+	VNet          *string                      `json:"vnet,omitempty"`
+	Zone          *string                      `json:"zone,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// SDNVNetSubnetDHCPRangeItem is part of the result of [Client.ListSDNVNetSubnets].
+type SDNVNetSubnetDHCPRangeItem struct {
+	EndAddress   string `json:"end-address"`
+	StartAddress string `json:"start-address"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -1844,14 +1921,15 @@ type GetSDNVNetSubnetParams struct {
 
 // GetSDNVNetSubnet calls GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}
-func (c *Client) GetSDNVNetSubnet(ctx context.Context, p GetSDNVNetSubnetParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/vnets/{vnet}/subnets/{subnet}", &p, &out)
-	return out, err
+func (c *Client) GetSDNVNetSubnet(ctx context.Context, p GetSDNVNetSubnetParams) (*SDNVNetSubnet, error) {
+	out := new(SDNVNetSubnet)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/vnets/{vnet}/subnets/{subnet}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateSDNVNetSubnetParams are the parameters of [Client.UpdateSDNVNetSubnet].
@@ -1930,7 +2008,7 @@ type SDNZone struct {
 	IPAM                     *string         `json:"ipam,omitempty"`
 	MAC                      *string         `json:"mac,omitempty"`
 	MTU                      *int64          `json:"mtu,omitempty"`
-	Nodes                    *string         `json:"nodes,omitempty"`
+	Nodes                    []string        `json:"nodes,omitempty" px:"list"`
 	Peers                    []string        `json:"peers,omitempty" px:"list"`
 	Pending                  *SDNZonePending `json:"pending,omitempty"`
 	RTImport                 []string        `json:"rt-import,omitempty" px:"list"`
@@ -1961,7 +2039,7 @@ type SDNZonePending struct {
 	IPAM                     *string  `json:"ipam,omitempty"`
 	MAC                      *string  `json:"mac,omitempty"`
 	MTU                      *int64   `json:"mtu,omitempty"`
-	Nodes                    *string  `json:"nodes,omitempty"`
+	Nodes                    []string `json:"nodes,omitempty" px:"list"`
 	Peers                    []string `json:"peers,omitempty" px:"list"`
 	RTImport                 []string `json:"rt-import,omitempty" px:"list"`
 	ReverseDNS               *string  `json:"reversedns,omitempty"`

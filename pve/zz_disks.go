@@ -144,14 +144,18 @@ type DiskListItem struct {
 	Mounted   bool    `json:"mounted"`
 	OSDID     int64   `json:"osdid"`
 	OSDIDList []int64 `json:"osdid-list"`
-	Size      int64   `json:"size"`
+	Size      uint64  `json:"size"` // Bytes.
+	ByIDLink  *string `json:"by_id_link,omitempty"`
 	Health    *string `json:"health,omitempty"`
 	Model     *string `json:"model,omitempty"`
 	Parent    *string `json:"parent,omitempty"`
+	Rpm       *string `json:"rpm,omitempty"`
 	Serial    *string `json:"serial,omitempty"`
+	Type      *string `json:"type,omitempty"`
 	Used      *string `json:"used,omitempty"`
 	Vendor    *string `json:"vendor,omitempty"`
 	WWN       *string `json:"wwn,omitempty"`
+	Wearout   *string `json:"wearout,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -184,10 +188,10 @@ type LVMVolumeGroupTree struct {
 
 // LVMVolumeGroupTreeChildrenItem is part of the result of [Client.GetLVMVolumeGroupTree].
 type LVMVolumeGroupTreeChildrenItem struct {
-	Free     int64                                        `json:"free"`
+	Free     uint64                                       `json:"free"` // Bytes.
 	Leaf     bool                                         `json:"leaf"`
 	Name     string                                       `json:"name"`
-	Size     int64                                        `json:"size"`
+	Size     uint64                                       `json:"size"` // Bytes.
 	Children []LVMVolumeGroupTreeChildrenItemChildrenItem `json:"children,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -195,10 +199,10 @@ type LVMVolumeGroupTreeChildrenItem struct {
 
 // LVMVolumeGroupTreeChildrenItemChildrenItem is part of the result of [Client.GetLVMVolumeGroupTree].
 type LVMVolumeGroupTreeChildrenItemChildrenItem struct {
-	Free int64  `json:"free"`
+	Free uint64 `json:"free"` // Bytes.
 	Leaf bool   `json:"leaf"`
 	Name string `json:"name"`
-	Size int64  `json:"size"`
+	Size uint64 `json:"size"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -260,10 +264,10 @@ func (c *Client) ListLVMThinPools(ctx context.Context, p ListLVMThinPoolsParams)
 // LVMThinPoolListItem is an element of the result of [Client.ListLVMThinPools].
 type LVMThinPoolListItem struct {
 	LV           string `json:"lv"`
-	LVSize       int64  `json:"lv_size"`
-	MetadataSize int64  `json:"metadata_size"`
-	MetadataUsed int64  `json:"metadata_used"`
-	Used         int64  `json:"used"`
+	LVSize       uint64 `json:"lv_size"`       // Bytes.
+	MetadataSize uint64 `json:"metadata_size"` // Bytes.
+	MetadataUsed uint64 `json:"metadata_used"` // Bytes.
+	Used         uint64 `json:"used"`          // Bytes.
 	VG           string `json:"vg"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -330,10 +334,24 @@ func (c *Client) GetDiskSMART(ctx context.Context, p GetDiskSMARTParams) (*DiskS
 
 // DiskSMART is the result of [Client.GetDiskSMART].
 type DiskSMART struct {
-	Health     string          `json:"health"`
-	Attributes json.RawMessage `json:"attributes,omitempty"`
-	Text       *string         `json:"text,omitempty"`
-	Type       *string         `json:"type,omitempty"`
+	Health     string               `json:"health"`
+	Attributes []DiskSMARTAttribute `json:"attributes,omitempty"`
+	Text       *string              `json:"text,omitempty"`
+	Type       *string              `json:"type,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// DiskSMARTAttribute is part of the result of [Client.GetDiskSMART].
+type DiskSMARTAttribute struct {
+	Fail      string `json:"fail"`
+	Flags     string `json:"flags"`
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Raw       string `json:"raw"`
+	Threshold string `json:"threshold"`
+	Value     string `json:"value"`
+	Worst     string `json:"worst"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -373,13 +391,13 @@ func (c *Client) ListZFSPools(ctx context.Context, p ListZFSPoolsParams) ([]ZFSP
 
 // ZFSPoolListItem is an element of the result of [Client.ListZFSPools].
 type ZFSPoolListItem struct {
-	Alloc  int64   `json:"alloc"`
+	Alloc  uint64  `json:"alloc"` // Bytes.
 	Dedup  float64 `json:"dedup"`
 	Frag   int64   `json:"frag"`
-	Free   int64   `json:"free"`
+	Free   uint64  `json:"free"` // Bytes.
 	Health string  `json:"health"`
 	Name   string  `json:"name"`
-	Size   int64   `json:"size"`
+	Size   uint64  `json:"size"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -50,7 +50,7 @@ type ContainerListItem struct {
 	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`     // Since 9.1.
 	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"` // Since 9.1.
 	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"` // Since 9.1.
-	Tags               *string  `json:"tags,omitempty"`
+	Tags               []string `json:"tags,omitempty" px:"list"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`   // Seconds.
 
@@ -460,7 +460,6 @@ func (c *Client) GetContainerConfig(ctx context.Context, p GetContainerConfigPar
 
 // ContainerConfig is the result of [Client.GetContainerConfig].
 type ContainerConfig struct {
-	Digest       string                        `json:"digest"`
 	Arch         *string                       `json:"arch,omitempty"`        // One of amd64, i386, arm64, armhf, riscv32, riscv64. Default amd64.
 	CPULimit     *float64                      `json:"cpulimit,omitempty"`    // 0 to 8192. Default 0.
 	CPUUnits     *int64                        `json:"cpuunits,omitempty"`    // 0 to 500000.
@@ -470,8 +469,9 @@ type ContainerConfig struct {
 	Debug        *bool                         `json:"debug,omitempty"`       // Default false.
 	Description  *string                       `json:"description,omitempty"` // At most 8192 characters.
 	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0, dev1, and so on.
-	Entrypoint   *string                       `json:"entrypoint,omitempty"`  // Default /sbin/init. Since 9.1.
-	Env          *string                       `json:"env,omitempty"`         // Since 9.1.
+	Digest       *string                       `json:"digest,omitempty"`
+	Entrypoint   *string                       `json:"entrypoint,omitempty"` // Default /sbin/init.
+	Env          *string                       `json:"env,omitempty"`
 	Features     *ContainerFeatures            `json:"features,omitempty"`
 	Hookscript   *string                       `json:"hookscript,omitempty"`
 	Hostname     *string                       `json:"hostname,omitempty"` // At most 255 characters.
@@ -480,12 +480,14 @@ type ContainerConfig struct {
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0, mp1, and so on.
 	Memory       *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
 	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
-	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0, net1, and so on.
-	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
-	OnBoot       *bool                         `json:"onboot,omitempty"`     // Default false.
+	Net          map[int]ContainerNet          `json:"net[n],omitempty"` // net0, net1, and so on.
+	OSType       *string                       `json:"ostype,omitempty"` // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
+	OnBoot       *bool                         `json:"onboot,omitempty"` // Default false.
+	Parent       *string                       `json:"parent,omitempty"`
 	Protection   *bool                         `json:"protection,omitempty"` // Default false.
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
 	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list"`
+	SnapTime     *int64                        `json:"snaptime,omitempty"`
 	Startup      *GuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.
@@ -645,13 +647,25 @@ type GetContainerFirewallAliasParams struct {
 
 // GetContainerFirewallAlias calls GET /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}.
 //
-// The API description does not tell what the result holds. Needs VM.Audit on /vms/{vmid}.
+// Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}
-func (c *Client) GetContainerFirewallAlias(ctx context.Context, p GetContainerFirewallAliasParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/firewall/aliases/{name}", &p, &out)
-	return out, err
+func (c *Client) GetContainerFirewallAlias(ctx context.Context, p GetContainerFirewallAliasParams) (*ContainerFirewallAlias, error) {
+	out := new(ContainerFirewallAlias)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/firewall/aliases/{name}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ContainerFirewallAlias is the result of [Client.GetContainerFirewallAlias].
+type ContainerFirewallAlias struct {
+	CIDR    string  `json:"cidr"`
+	Digest  string  `json:"digest"` // At most 64 characters.
+	Name    string  `json:"name"`
+	Comment *string `json:"comment,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateContainerFirewallAliasParams are the parameters of [Client.UpdateContainerFirewallAlias].
@@ -791,13 +805,25 @@ type GetContainerFirewallIPSetEntryParams struct {
 
 // GetContainerFirewallIPSetEntry calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}.
 //
-// The API description does not tell what the result holds. Needs VM.Audit on /vms/{vmid}.
+// Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}
-func (c *Client) GetContainerFirewallIPSetEntry(ctx context.Context, p GetContainerFirewallIPSetEntryParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}", &p, &out)
-	return out, err
+func (c *Client) GetContainerFirewallIPSetEntry(ctx context.Context, p GetContainerFirewallIPSetEntryParams) (*ContainerFirewallIPSetEntry, error) {
+	out := new(ContainerFirewallIPSetEntry)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ContainerFirewallIPSetEntry is the result of [Client.GetContainerFirewallIPSetEntry].
+type ContainerFirewallIPSetEntry struct {
+	CIDR    string  `json:"cidr"`
+	Digest  string  `json:"digest"` // At most 64 characters.
+	Comment *string `json:"comment,omitempty"`
+	NoMatch *bool   `json:"nomatch,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateContainerFirewallIPSetEntryParams are the parameters of [Client.UpdateContainerFirewallIPSetEntry].
@@ -1493,10 +1519,34 @@ type ListContainerRRDDataParams struct {
 // Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/rrddata
-func (c *Client) ListContainerRRDData(ctx context.Context, p ListContainerRRDDataParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListContainerRRDData(ctx context.Context, p ListContainerRRDDataParams) ([]GuestRRDPoint, error) {
+	var out []GuestRRDPoint
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/rrddata", &p, &out)
 	return out, err
+}
+
+// GuestRRDPoint is an element of the result of [Client.ListContainerRRDData].
+type GuestRRDPoint struct {
+	Time               int64    `json:"time"`           // Seconds since 1970.
+	CPU                *float64 `json:"cpu,omitempty"`  // A fraction: 1 is all.
+	Disk               *float64 `json:"disk,omitempty"` // Bytes.
+	DiskRead           *float64 `json:"diskread,omitempty"`
+	DiskWrite          *float64 `json:"diskwrite,omitempty"`
+	MaxCPU             *float64 `json:"maxcpu,omitempty"`
+	MaxDisk            *float64 `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *float64 `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *float64 `json:"mem,omitempty"`     // Bytes.
+	MemHost            *float64 `json:"memhost,omitempty"` // Bytes.
+	NetIn              *float64 `json:"netin,omitempty"`
+	NetOut             *float64 `json:"netout,omitempty"`
+	PressureCPUFull    *float64 `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListContainerSnapshotsParams are the parameters of [Client.ListContainerSnapshots].
@@ -1598,14 +1648,15 @@ type GetContainerSnapshotConfigParams struct {
 
 // GetContainerSnapshotConfig calls GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config.
 //
-// The API description does not tell what the result holds. Needs VM.Snapshot, VM.Snapshot.Rollback or
-// VM.Audit on /vms/{vmid}.
+// Needs VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config
-func (c *Client) GetContainerSnapshotConfig(ctx context.Context, p GetContainerSnapshotConfigParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config", &p, &out)
-	return out, err
+func (c *Client) GetContainerSnapshotConfig(ctx context.Context, p GetContainerSnapshotConfigParams) (*ContainerConfig, error) {
+	out := new(ContainerConfig)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateContainerSnapshotConfigParams are the parameters of [Client.UpdateContainerSnapshotConfig].
@@ -1721,30 +1772,40 @@ func (c *Client) GetContainerStatusCurrent(ctx context.Context, p GetContainerSt
 
 // ContainerStatusCurrent is the result of [Client.GetContainerStatusCurrent].
 type ContainerStatusCurrent struct {
-	HA                 json.RawMessage `json:"ha"`
-	Status             string          `json:"status"` // One of stopped, running.
-	VMID               int64           `json:"vmid"`   // 100 to 999999999.
-	CPU                *float64        `json:"cpu,omitempty"`
-	CPUs               *float64        `json:"cpus,omitempty"`
-	Disk               *uint64         `json:"disk,omitempty"`      // At least 0. Bytes.
-	DiskRead           *uint64         `json:"diskread,omitempty"`  // Bytes.
-	DiskWrite          *uint64         `json:"diskwrite,omitempty"` // Bytes.
-	Lock               *string         `json:"lock,omitempty"`
-	MaxDisk            *uint64         `json:"maxdisk,omitempty"` // Bytes.
-	MaxMem             *uint64         `json:"maxmem,omitempty"`  // Bytes.
-	MaxSwap            *uint64         `json:"maxswap,omitempty"` // Bytes.
-	Mem                *uint64         `json:"mem,omitempty"`     // Bytes.
-	Name               *string         `json:"name,omitempty"`
-	NetIn              *uint64         `json:"netin,omitempty"`              // Bytes.
-	NetOut             *uint64         `json:"netout,omitempty"`             // Bytes.
-	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`     // Since 9.1.
-	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`     // Since 9.1.
-	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"` // Since 9.1.
-	Tags               *string         `json:"tags,omitempty"`
-	Template           *bool           `json:"template,omitempty"` // Default false.
-	Uptime             *int64          `json:"uptime,omitempty"`   // Seconds.
+	HA                 GuestHAStatus `json:"ha"`
+	Status             string        `json:"status"` // One of stopped, running.
+	VMID               int64         `json:"vmid"`   // 100 to 999999999.
+	CPU                *float64      `json:"cpu,omitempty"`
+	CPUs               *float64      `json:"cpus,omitempty"`
+	Disk               *uint64       `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64       `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64       `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string       `json:"lock,omitempty"`
+	MaxDisk            *uint64       `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64       `json:"maxmem,omitempty"`  // Bytes.
+	MaxSwap            *uint64       `json:"maxswap,omitempty"` // Bytes.
+	Mem                *uint64       `json:"mem,omitempty"`     // Bytes.
+	Name               *string       `json:"name,omitempty"`
+	NetIn              *uint64       `json:"netin,omitempty"`              // Bytes.
+	NetOut             *uint64       `json:"netout,omitempty"`             // Bytes.
+	PressureCPUSome    *float64      `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64      `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64      `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64      `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64      `json:"pressurememorysome,omitempty"` // Since 9.1.
+	Tags               []string      `json:"tags,omitempty" px:"list"`
+	Template           *bool         `json:"template,omitempty"` // Default false.
+	Uptime             *int64        `json:"uptime,omitempty"`   // Seconds.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GuestHAStatus is part of the result of [Client.GetContainerStatusCurrent].
+type GuestHAStatus struct {
+	Managed bool    `json:"managed"`
+	Group   *string `json:"group,omitempty"`
+	SID     *string `json:"sid,omitempty"`
+	State   *string `json:"state,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -69,10 +69,32 @@ type ListAppliancesParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/aplinfo
-func (c *Client) ListAppliances(ctx context.Context, p ListAppliancesParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListAppliances(ctx context.Context, p ListAppliancesParams) ([]ApplianceListItem, error) {
+	var out []ApplianceListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/aplinfo", &p, &out)
 	return out, err
+}
+
+// ApplianceListItem is an element of the result of [Client.ListAppliances].
+type ApplianceListItem struct {
+	Template     string  `json:"template"`
+	Architecture *string `json:"architecture,omitempty"`
+	Description  *string `json:"description,omitempty"`
+	Headline     *string `json:"headline,omitempty"`
+	Infopage     *string `json:"infopage,omitempty"`
+	Location     *string `json:"location,omitempty"`
+	Maintainer   *string `json:"maintainer,omitempty"`
+	Manageurl    *string `json:"manageurl,omitempty"`
+	Md5sum       *string `json:"md5sum,omitempty"`
+	OS           *string `json:"os,omitempty"`
+	Package      *string `json:"package,omitempty"`
+	Section      *string `json:"section,omitempty"`
+	Sha512sum    *string `json:"sha512sum,omitempty"`
+	Source       *string `json:"source,omitempty"`
+	Type         *string `json:"type,omitempty"`
+	Version      *string `json:"version,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // DownloadApplianceParams are the parameters of [Client.DownloadAppliance].
@@ -149,10 +171,20 @@ type ExecuteNodeCommandsParams struct {
 // Needs root@pam.
 //
 //api:operation POST /nodes/{node}/execute
-func (c *Client) ExecuteNodeCommands(ctx context.Context, p ExecuteNodeCommandsParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ExecuteNodeCommands(ctx context.Context, p ExecuteNodeCommandsParams) ([]ExecuteNodeCommandsResult, error) {
+	var out []ExecuteNodeCommandsResult
 	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/execute", &p, &out)
 	return out, err
+}
+
+// ExecuteNodeCommandsResult is an element of the result of [Client.ExecuteNodeCommands].
+type ExecuteNodeCommandsResult struct {
+	Status  int64             `json:"status"`
+	Data    json.RawMessage   `json:"data,omitempty"`
+	Errors  map[string]string `json:"errors,omitempty"`
+	Message *string           `json:"message,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetNodeHostsParams are the parameters of [Client.GetNodeHosts].
@@ -249,10 +281,20 @@ type ListNodeNetstatParams struct {
 // Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/netstat
-func (c *Client) ListNodeNetstat(ctx context.Context, p ListNodeNetstatParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListNodeNetstat(ctx context.Context, p ListNodeNetstatParams) ([]NodeNetstatListItem, error) {
+	var out []NodeNetstatListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/netstat", &p, &out)
 	return out, err
+}
+
+// NodeNetstatListItem is an element of the result of [Client.ListNodeNetstat].
+type NodeNetstatListItem struct {
+	Dev  string `json:"dev"`
+	In   uint64 `json:"in"`  // Bytes.
+	Out  uint64 `json:"out"` // Bytes.
+	VMID int64  `json:"vmid"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // QueryOCIRepoTagsParams are the parameters of [Client.QueryOCIRepoTags].
@@ -312,15 +354,33 @@ type ListNodeReplicationsParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/replication
-func (c *Client) ListNodeReplications(ctx context.Context, p ListNodeReplicationsParams) ([]NodeReplicationListItem, error) {
-	var out []NodeReplicationListItem
+func (c *Client) ListNodeReplications(ctx context.Context, p ListNodeReplicationsParams) ([]NodeReplication, error) {
+	var out []NodeReplication
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/replication", &p, &out)
 	return out, err
 }
 
-// NodeReplicationListItem is an element of the result of [Client.ListNodeReplications].
-type NodeReplicationListItem struct {
-	ID string `json:"id"`
+// NodeReplication is an element of the result of [Client.ListNodeReplications].
+type NodeReplication struct {
+	ID        string   `json:"id"`
+	Comment   *string  `json:"comment,omitempty"`
+	Disable   *bool    `json:"disable,omitempty"`
+	Duration  *float64 `json:"duration,omitempty"` // Seconds.
+	Error     *string  `json:"error,omitempty"`
+	FailCount *int64   `json:"fail_count,omitempty"`
+	Guest     *int64   `json:"guest,omitempty"`
+	JobNum    *int64   `json:"jobnum,omitempty"`
+	LastSync  *int64   `json:"last_sync,omitempty"` // Seconds since 1970.
+	LastTry   *int64   `json:"last_try,omitempty"`  // Seconds since 1970.
+	NextSync  *int64   `json:"next_sync,omitempty"` // Seconds since 1970.
+	PID       *int64   `json:"pid,omitempty"`
+	Rate      *float64 `json:"rate,omitempty"`
+	RemoveJob *string  `json:"remove_job,omitempty"`
+	Schedule  *string  `json:"schedule,omitempty"`
+	Source    *string  `json:"source,omitempty"`
+	Target    *string  `json:"target,omitempty"`
+	Type      *string  `json:"type,omitempty"`
+	VMType    *string  `json:"vmtype,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -394,14 +454,15 @@ type GetNodeReplicationStatusParams struct {
 
 // GetNodeReplicationStatus calls GET /nodes/{node}/replication/{id}/status.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/replication/{id}/status
-func (c *Client) GetNodeReplicationStatus(ctx context.Context, p GetNodeReplicationStatusParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/replication/{id}/status", &p, &out)
-	return out, err
+func (c *Client) GetNodeReplicationStatus(ctx context.Context, p GetNodeReplicationStatusParams) (*NodeReplication, error) {
+	out := new(NodeReplication)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/replication/{id}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // GetNodeReportParams are the parameters of [Client.GetNodeReport].
@@ -453,10 +514,36 @@ type ListNodeRRDDataParams struct {
 // Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/rrddata
-func (c *Client) ListNodeRRDData(ctx context.Context, p ListNodeRRDDataParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListNodeRRDData(ctx context.Context, p ListNodeRRDDataParams) ([]NodeRRDDataListItem, error) {
+	var out []NodeRRDDataListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/rrddata", &p, &out)
 	return out, err
+}
+
+// NodeRRDDataListItem is an element of the result of [Client.ListNodeRRDData].
+type NodeRRDDataListItem struct {
+	Time               int64    `json:"time"`              // Seconds since 1970.
+	Arcsize            *float64 `json:"arcsize,omitempty"` // Bytes.
+	CPU                *float64 `json:"cpu,omitempty"`     // A fraction: 1 is all.
+	IOWait             *float64 `json:"iowait,omitempty"`  // A fraction: 1 is all.
+	LoadAvg            *float64 `json:"loadavg,omitempty"`
+	MaxCPU             *float64 `json:"maxcpu,omitempty"`
+	MemTotal           *float64 `json:"memtotal,omitempty"`     // Bytes.
+	MemUsed            *float64 `json:"memused,omitempty"`      // Bytes.
+	Memavailable       *float64 `json:"memavailable,omitempty"` // Bytes.
+	NetIn              *float64 `json:"netin,omitempty"`
+	NetOut             *float64 `json:"netout,omitempty"`
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
+	Roottotal          *float64 `json:"roottotal,omitempty"` // Bytes.
+	Rootused           *float64 `json:"rootused,omitempty"`  // Bytes.
+	SwapTotal          *float64 `json:"swaptotal,omitempty"` // Bytes.
+	Swapused           *float64 `json:"swapused,omitempty"`  // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // CreateNodeSpiceShellParams are the parameters of [Client.CreateNodeSpiceShell].
@@ -528,6 +615,11 @@ type NodeStatus struct {
 	Memory        NodeStatusMemory        `json:"memory"`
 	PVEVersion    string                  `json:"pveversion"`
 	RootFS        NodeStatusRootFS        `json:"rootfs"`
+	Idle          *int64                  `json:"idle,omitempty"`
+	KVersion      *string                 `json:"kversion,omitempty"`
+	Swap          *NodeStatusSwap         `json:"swap,omitempty"`
+	Uptime        *int64                  `json:"uptime,omitempty"` // Seconds.
+	Wait          *float64                `json:"wait,omitempty"`   // A fraction: 1 is all.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -562,20 +654,29 @@ type NodeStatusCurrentKernel struct {
 
 // NodeStatusMemory is part of the result of [Client.GetNodeStatus].
 type NodeStatusMemory struct {
-	Available int64 `json:"available"` // Since 9.1.
-	Free      int64 `json:"free"`
-	Total     int64 `json:"total"`
-	Used      int64 `json:"used"`
+	Available uint64 `json:"available"` // Bytes. Since 9.1.
+	Free      uint64 `json:"free"`      // Bytes.
+	Total     uint64 `json:"total"`     // Bytes.
+	Used      uint64 `json:"used"`      // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // NodeStatusRootFS is part of the result of [Client.GetNodeStatus].
 type NodeStatusRootFS struct {
-	Avail int64 `json:"avail"`
-	Free  int64 `json:"free"`
-	Total int64 `json:"total"`
-	Used  int64 `json:"used"`
+	Avail uint64 `json:"avail"` // Bytes.
+	Free  uint64 `json:"free"`  // Bytes.
+	Total uint64 `json:"total"` // Bytes.
+	Used  uint64 `json:"used"`  // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// NodeStatusSwap is part of the result of [Client.GetNodeStatus].
+type NodeStatusSwap struct {
+	Free  uint64 `json:"free"`  // Bytes.
+	Total uint64 `json:"total"` // Bytes.
+	Used  uint64 `json:"used"`  // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -137,11 +137,11 @@ type AllocateVolumeParams struct {
 
 // AllocateVolume calls POST /nodes/{node}/storage/{storage}/content.
 //
-// The result names the task that does the work. Needs Datastore.AllocateSpace on /storage/{storage}.
+// Needs Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/content
-func (c *Client) AllocateVolume(ctx context.Context, p AllocateVolumeParams) (UPID, error) {
-	var out UPID
+func (c *Client) AllocateVolume(ctx context.Context, p AllocateVolumeParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/storage/{storage}/content", &p, &out)
 	return out, err
 }
@@ -360,11 +360,11 @@ func (c *Client) GetNodeStorageImportMetadata(ctx context.Context, p GetNodeStor
 
 // NodeStorageImportMetadata is the result of [Client.GetNodeStorageImportMetadata].
 type NodeStorageImportMetadata struct {
-	CreateArgs json.RawMessage                    `json:"create-args"`
+	CreateArgs map[string]string                  `json:"create-args"`
 	Source     string                             `json:"source"` // Always esxi.
 	Type       string                             `json:"type"`   // Always vm.
 	Disks      json.RawMessage                    `json:"disks,omitempty"`
-	Net        json.RawMessage                    `json:"net,omitempty"`
+	Net        map[string]map[string]string       `json:"net,omitempty"`
 	Warnings   []NodeStorageImportMetadataWarning `json:"warnings,omitempty"`
 }
 
@@ -486,10 +486,19 @@ type ListNodeStorageRRDDataParams struct {
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/rrddata
-func (c *Client) ListNodeStorageRRDData(ctx context.Context, p ListNodeStorageRRDDataParams) ([]json.RawMessage, error) {
-	var out []json.RawMessage
+func (c *Client) ListNodeStorageRRDData(ctx context.Context, p ListNodeStorageRRDDataParams) ([]NodeStorageRRDDataListItem, error) {
+	var out []NodeStorageRRDDataListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/storage/{storage}/rrddata", &p, &out)
 	return out, err
+}
+
+// NodeStorageRRDDataListItem is an element of the result of [Client.ListNodeStorageRRDData].
+type NodeStorageRRDDataListItem struct {
+	Time  int64    `json:"time"`            // Seconds since 1970.
+	Total *float64 `json:"total,omitempty"` // Bytes.
+	Used  *float64 `json:"used,omitempty"`  // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetNodeStorageStatusParams are the parameters of [Client.GetNodeStorageStatus].
@@ -558,15 +567,76 @@ type ListStoragesParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /storage
-func (c *Client) ListStorages(ctx context.Context, p ListStoragesParams) ([]StorageListItem, error) {
-	var out []StorageListItem
+func (c *Client) ListStorages(ctx context.Context, p ListStoragesParams) ([]Storage, error) {
+	var out []Storage
 	err := c.rest.Call(ctx, http.MethodGet, "/storage", &p, &out)
 	return out, err
 }
 
-// StorageListItem is an element of the result of [Client.ListStorages].
-type StorageListItem struct {
-	Storage string `json:"storage"`
+// Storage is an element of the result of [Client.ListStorages].
+type Storage struct {
+	Storage               string          `json:"storage"`
+	Type                  string          `json:"type"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
+	AuthSupported         *string         `json:"authsupported,omitempty"`
+	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"`
+	Base                  *string         `json:"base,omitempty"`
+	BlockSize             *string         `json:"blocksize,omitempty"`
+	ComStarHG             *string         `json:"comstar_hg,omitempty"`
+	ComStarTG             *string         `json:"comstar_tg,omitempty"`
+	Content               []string        `json:"content,omitempty" px:"list"`
+	ContentDirs           []string        `json:"content-dirs,omitempty" px:"list"`
+	CreateBasePath        *bool           `json:"create-base-path,omitempty"` // Default true.
+	CreateSubdirs         *bool           `json:"create-subdirs,omitempty"`   // Default true.
+	DataPool              *string         `json:"data-pool,omitempty"`
+	Datastore             *string         `json:"datastore,omitempty"`
+	Digest                *string         `json:"digest,omitempty"`
+	Disable               *bool           `json:"disable,omitempty"`
+	Domain                *string         `json:"domain,omitempty"` // At most 256 characters.
+	EncryptionKey         *string         `json:"encryption-key,omitempty"`
+	Export                *string         `json:"export,omitempty"`
+	FSName                *string         `json:"fs-name,omitempty"`
+	Fingerprint           *string         `json:"fingerprint,omitempty"`
+	Format                *string         `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk.
+	Fuse                  *bool           `json:"fuse,omitempty"`
+	ISCSIProvider         *string         `json:"iscsiprovider,omitempty"`
+	IsMountPoint          *string         `json:"is_mountpoint,omitempty"` // Default no.
+	KRBD                  *bool           `json:"krbd,omitempty"`          // Default false.
+	Keyring               *string         `json:"keyring,omitempty"`
+	LIOTpg                *string         `json:"lio_tpg,omitempty"`
+	MasterPubKey          *string         `json:"master-pubkey,omitempty"`
+	MaxProtectedBackups   *int64          `json:"max-protected-backups,omitempty"` // At least -1.
+	Mkdir                 *bool           `json:"mkdir,omitempty"`                 // Default true.
+	MonHost               []string        `json:"monhost,omitempty" px:"list"`
+	MountPoint            *string         `json:"mountpoint,omitempty"`
+	Namespace             *string         `json:"namespace,omitempty"`
+	NoWriteCache          *bool           `json:"nowritecache,omitempty"`
+	Nocow                 *bool           `json:"nocow,omitempty"` // Default false.
+	Nodes                 []string        `json:"nodes,omitempty" px:"list"`
+	Options               *string         `json:"options,omitempty"`
+	Password              *string         `json:"password,omitempty"` // At most 256 characters.
+	Path                  *string         `json:"path,omitempty"`
+	Pool                  *string         `json:"pool,omitempty"`
+	Port                  *int64          `json:"port,omitempty"` // 1 to 65535.
+	Portal                *string         `json:"portal,omitempty"`
+	Preallocation         *string         `json:"preallocation,omitempty"` // One of off, metadata, falloc, full. Default metadata.
+	PruneBackups          *PruneRules     `json:"prune-backups,omitempty"`
+	SMBVersion            *string         `json:"smbversion,omitempty"` // One of default, 2.0, 2.1, 3, 3.0, 3.11. Default default.
+	SafeRemove            *bool           `json:"saferemove,omitempty"`
+	SafeRemoveStepsize    *int64          `json:"saferemove-stepsize,omitempty"` // One of 1, 2, 4, 8, 16, 32. Default 32.
+	SafeRemoveThroughput  *string         `json:"saferemove_throughput,omitempty"`
+	Server                *string         `json:"server,omitempty"`
+	Share                 *string         `json:"share,omitempty"`
+	Shared                *bool           `json:"shared,omitempty"`
+	SkipCertVerification  *bool           `json:"skip-cert-verification,omitempty"`   // Default false.
+	SnapshotAsVolumeChain *bool           `json:"snapshot-as-volume-chain,omitempty"` // Default false.
+	Sparse                *bool           `json:"sparse,omitempty"`
+	Subdir                *string         `json:"subdir,omitempty"`
+	TaggedOnly            *bool           `json:"tagged_only,omitempty"`
+	Target                *string         `json:"target,omitempty"`
+	ThinPool              *string         `json:"thinpool,omitempty"`
+	Username              *string         `json:"username,omitempty"`
+	VGName                *string         `json:"vgname,omitempty"`
+	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -672,14 +742,15 @@ type GetStorageParams struct {
 
 // GetStorage calls GET /storage/{storage}.
 //
-// The API description does not tell what the result holds. Needs Datastore.Allocate on
-// /storage/{storage}.
+// Needs Datastore.Allocate on /storage/{storage}.
 //
 //api:operation GET /storage/{storage}
-func (c *Client) GetStorage(ctx context.Context, p GetStorageParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/storage/{storage}", &p, &out)
-	return out, err
+func (c *Client) GetStorage(ctx context.Context, p GetStorageParams) (*Storage, error) {
+	out := new(Storage)
+	if err := c.rest.Call(ctx, http.MethodGet, "/storage/{storage}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateStorageParams are the parameters of [Client.UpdateStorage].

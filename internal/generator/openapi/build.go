@@ -271,6 +271,21 @@ func (b *builder) applyOverlay() error {
 			}
 		}
 	}
+	var types []*sharedType
+	seen := map[*sharedType]bool{}
+	for _, t := range b.shared {
+		if !seen[t] {
+			seen[t] = true
+			types = append(types, t)
+		}
+	}
+	for _, t := range types {
+		for _, shape := range t.shapes {
+			own := b.shared[shape]
+			b.inherit(shape, t.schema)
+			b.shared[t.schema] = own
+		}
+	}
 	for at, typeName := range b.overlay.Types {
 		places, err := find(b.ops, at)
 		if err != nil {

@@ -20,7 +20,7 @@ func (b *builder) kind(op *apidoc.Operation) string {
 	}
 	r := op.Returns
 	switch {
-	case r.Type == "null" && op.Method != "GET":
+	case r.Type == "null" && (op.Method != "GET" || r.Format == "nothing"):
 		return "none"
 	case b.isTask(op):
 		return "task"
@@ -69,11 +69,14 @@ func (b *builder) isTask(op *apidoc.Operation) bool {
 
 // isRaw reports whether nothing describes the value of s.
 func (b *builder) isRaw(s *apidoc.Schema) bool {
+	if len(s.OneOf) > 0 {
+		return false
+	}
 	switch s.Type {
 	case "", "any", "null":
-		return len(s.OneOf) == 0
+		return true
 	case "object":
-		return len(s.Properties) == 0 && s.Additional == nil && len(s.OneOf) == 0
+		return len(s.Properties) == 0 && s.Additional == nil
 	case "array":
 		return s.Items == nil
 	}

@@ -94,6 +94,9 @@ func (b *builder) bare(s *apidoc.Schema, p position) *openapi3.SchemaRef {
 		o.Type = &openapi3.Types{"string"}
 		b.text(s, o, p)
 	case "array":
+		if len(s.OneOf) > 0 {
+			return b.variants(s, p)
+		}
 		o.Type = &openapi3.Types{"array"}
 		q := p
 		q.where += "[]"
@@ -286,12 +289,16 @@ func (b *builder) flatten(s *apidoc.Schema, where string) *apidoc.Schema {
 		}
 		if merged == nil {
 			merged = v.Clone()
+			b.inherit(v, merged)
 			merged.Type = "object"
 			continue
 		}
+		original := v
 		v = v.Clone()
 		v.Type = "object"
-		if err := absorb(merged, v, ""); err != nil {
+		err := absorb(merged, v, "")
+		b.inherit(original, merged)
+		if err != nil {
 			b.problem("%s: variants do not agree: %v", where, err)
 		}
 	}
@@ -325,7 +332,11 @@ func (b *builder) variants(s *apidoc.Schema, p position) *openapi3.SchemaRef {
 		return b.object(flat, p)
 	}
 	merged := first.Clone()
+	b.inherit(first, merged)
 	for _, v := range s.OneOf[1:] {
+		v = v.Clone()
+		alignPropertyStrings(merged, v)
+		alignPropertyStrings(merged.Items, v.Items)
 		if err := absorb(merged, v, ""); err != nil {
 			// Of different types: nothing in Go but the raw value holds them.
 			b.raw(p)
@@ -342,6 +353,23 @@ func (b *builder) variants(s *apidoc.Schema, p position) *openapi3.SchemaRef {
 		ref.Value.Extensions[XOneOf] = variantTypes(s)
 	}
 	return ref
+}
+
+// alignPropertyStrings gives a text of a named format the keys of the property
+// string that its fellow variant is: it is one as well, with keys of its own
+// that the description does not tell.
+func alignPropertyStrings(a, b *apidoc.Schema) {
+	if a == nil || b == nil || a.Type != "string" || b.Type != "string" {
+		return
+	}
+	for _, pair := range [][2]*apidoc.Schema{{a, b}, {b, a}} {
+		if with, without := pair[0], pair[1]; with.FormatSchema != nil && without.FormatSchema == nil && without.Format != "" {
+			without.FormatSchema = with.FormatSchema.Clone()
+			for _, p := range without.FormatSchema.Properties {
+				p.Optional = true
+			}
+		}
+	}
 }
 
 func variantTypes(s *apidoc.Schema) []map[string]any {

@@ -14,6 +14,7 @@ type sharedType struct {
 	name   string
 	schema *apidoc.Schema // all members of all places
 	first  place
+	shapes []*apidoc.Schema
 }
 
 // share reads the overlay's table of shared types: it merges the schemas of all
@@ -44,6 +45,7 @@ func share(ops []*apidoc.Operation, table map[string]Selectors) (map[*apidoc.Sch
 					return nil, nil, fmt.Errorf("shared: %s is both %s and %s", p, other.name, name)
 				}
 				out[shape] = t
+				t.shapes = append(t.shapes, shape)
 				count++
 				if t.schema == nil {
 					t.schema, t.first = shape.Clone(), p
@@ -57,6 +59,34 @@ func share(ops []*apidoc.Operation, table map[string]Selectors) (map[*apidoc.Sch
 		}
 	}
 	return out, problems, nil
+}
+
+// inherit gives the copy of a schema what is known by the address of the
+// original and of the schemas within it.
+func inherit[V any](known map[*apidoc.Schema]V, original, copied *apidoc.Schema) {
+	if original == nil || copied == nil {
+		return
+	}
+	steps := map[string]V{}
+	original.Walk("", func(step string, s *apidoc.Schema) {
+		if v, ok := known[s]; ok {
+			steps[step] = v
+		}
+	})
+	if len(steps) == 0 {
+		return
+	}
+	copied.Walk("", func(step string, s *apidoc.Schema) {
+		if v, ok := steps[step]; ok {
+			known[s] = v
+		}
+	})
+}
+
+// inherit does so for all that the builder knows by address.
+func (b *builder) inherit(original, copied *apidoc.Schema) {
+	inherit(b.shared, original, copied)
+	inherit(b.fields, original, copied)
 }
 
 // shapeOf returns the schema whose members make a Go struct of s.
