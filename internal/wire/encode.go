@@ -31,13 +31,14 @@ const (
 // A form cannot hold an object, which is an error, nor an empty array, which is left
 // out; ask [FormFits] first.
 func EncodeForm(params any, skip []string) (string, error) {
-	list, err := entriesOf(params, skip)
+	var few [64]entry
+	list, err := entriesOf(few[:0], params, skip)
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
-	e := encoder{out: make([]byte, 0, 32*len(list))}
+	e := encoder{out: make([]byte, 0, 64*len(list))}
 	for _, entry := range list {
-		if err := e.form(entry.name, entry.field, entry.value); err != nil {
+		if err := e.form(entry); err != nil {
 			return "", fmt.Errorf("wire: parameter %s: %w", entry.name, err)
 		}
 	}
@@ -47,12 +48,12 @@ func EncodeForm(params any, skip []string) (string, error) {
 // FormFits reports whether a form can say params without loss: it cannot tell an
 // array of one element from a scalar, cannot say an empty array, and holds no objects.
 func FormFits(params any, skip []string) bool {
-	list, err := entriesOf(params, skip)
+	list, err := entriesOf(nil, params, skip)
 	if err != nil {
 		return true // EncodeForm will say what is wrong
 	}
 	for _, entry := range list {
-		t, v, ok := concrete(typeOf(entry.value.Type()), entry.value)
+		t, v, ok := concrete(entry.typ, entry.value)
 		if !ok || t.marshalText != marshalNone {
 			continue
 		}
@@ -77,11 +78,12 @@ func FormFits(params any, skip []string) bool {
 type entry struct {
 	name  string
 	value reflect.Value
+	typ   *typeInfo
 	field *fieldInfo // nil for what comes from a map
 }
 
-// entriesOf returns the parameters that are set, sorted by name.
-func entriesOf(params any, skip []string) ([]entry, error) {
+// entriesOf appends the parameters that are set to list, which is empty, sorted by name.
+func entriesOf(list []entry, params any, skip []string) ([]entry, error) {
 	if params == nil {
 		return nil, nil
 	}
@@ -94,9 +96,9 @@ func entriesOf(params any, skip []string) ([]entry, error) {
 	}
 	switch {
 	case v.Kind() == reflect.Struct:
-		return structEntries(typeOf(v.Type()).structFields(), v, skip), nil
+		return structEntries(list, typeOf(v.Type()).structFields(), v, skip), nil
 	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
-		return mapEntries(v, skip)
+		return mapEntries(list, v, skip)
 	}
 	return nil, fmt.Errorf("wire: parameters must be a struct or a map with string keys, not %T", params)
 }
@@ -109,47 +111,63 @@ func (t *typeInfo) structFields() *structInfo {
 	return buildStruct(t.typ, map[reflect.Type]*typeInfo{t.typ: t})
 }
 
-func structEntries(s *structInfo, v reflect.Value, skip []string) []entry {
-	list := make([]entry, 0, len(s.sorted)+8)
+func structEntries(list []entry, s *structInfo, v reflect.Value, skip []string) []entry {
 	for _, f := range s.sorted {
 		if fv := f.of(v); !leftOut(f, fv) && !slices.Contains(skip, f.name) {
-			list = append(list, entry{f.name, fv, f})
+			list = append(list, entry{f.name, fv, f.typ, f})
 		}
 	}
 	known := len(list)
 	for _, f := range s.families {
-		list = appendFamily(list, f.name, f, f.of(v), skip)
+		if m := f.of(v); m.Len() > 0 {
+			list = appendFamily(list, f.name, f, f.typ.elem, m, skip)
+		}
 	}
-	if s.extra != nil {
+	if s.extra != nil && s.extra.of(v).Len() > 0 {
 		for iter := s.extra.of(v).MapRange(); iter.Next(); {
-			name := iter.Key().String()
-			if f, _ := familyOf(s, name); f == nil && find(s, name) == nil && !slices.Contains(skip, name) && !isUnset(iter.Value()) {
-				list = append(list, entry{name, iter.Value(), nil})
+			name, value := iter.Key().String(), iter.Value()
+			if f, _ := familyOf(s, name); f == nil && find(s, name) == nil && !slices.Contains(skip, name) && !isUnset(value) {
+				list = append(list, entry{name, value, s.extra.typ.elem, nil})
 			}
 		}
 	}
-	if len(list) > known {
-		sortEntries(list)
+	return mergeEntries(list, known)
+}
+
+func byName(a, b entry) int { return strings.Compare(a.name, b.name) }
+
+// mergeEntries sorts list, whose first known entries are in order already.
+func mergeEntries(list []entry, known int) []entry {
+	if known == len(list) {
+		return list
 	}
-	return list
-}
-
-func sortEntries(list []entry) {
-	slices.SortFunc(list, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-}
-
-func appendFamily(list []entry, prefix string, f *fieldInfo, m reflect.Value, skip []string) []entry {
-	for iter := m.MapRange(); iter.Next(); {
-		name := prefix + strconv.FormatInt(iter.Key().Int(), 10)
-		if !isUnset(iter.Value()) && !slices.Contains(skip, name) {
-			list = append(list, entry{name, iter.Value(), f})
+	slices.SortFunc(list[known:], byName)
+	var few [64]entry
+	tail := append(few[:0], list[known:]...)
+	i, j := known-1, len(tail)-1
+	for k := len(list) - 1; j >= 0; k-- {
+		if i >= 0 && list[i].name > tail[j].name {
+			list[k] = list[i]
+			i--
+		} else {
+			list[k] = tail[j]
+			j--
 		}
 	}
 	return list
 }
 
-func mapEntries(v reflect.Value, skip []string) ([]entry, error) {
-	list := make([]entry, 0, v.Len())
+func appendFamily(list []entry, prefix string, f *fieldInfo, elem *typeInfo, m reflect.Value, skip []string) []entry {
+	for iter := m.MapRange(); iter.Next(); {
+		name, value := prefix+strconv.FormatInt(iter.Key().Int(), 10), iter.Value()
+		if !isUnset(value) && !slices.Contains(skip, name) {
+			list = append(list, entry{name, value, elem, f})
+		}
+	}
+	return list
+}
+
+func mapEntries(list []entry, v reflect.Value, skip []string) ([]entry, error) {
 	for iter := v.MapRange(); iter.Next(); {
 		name, value := iter.Key().String(), iter.Value()
 		for value.Kind() == reflect.Interface && !value.IsNil() {
@@ -163,14 +181,14 @@ func mapEntries(v reflect.Value, skip []string) ([]entry, error) {
 		case name == "":
 			return nil, errors.New("wire: a parameter has no name")
 		case !indexed:
-			list = append(list, entry{name, value, nil})
+			list = append(list, entry{name, value, typeOf(value.Type()), nil})
 		case value.Kind() == reflect.Map && value.CanInterface() && value.Type().Key().Kind() == reflect.Int:
-			list = appendFamily(list, prefix, nil, value, skip)
+			list = appendFamily(list, prefix, nil, typeOf(value.Type().Elem()), value, skip)
 		default:
 			return nil, fmt.Errorf("wire: parameter %s: name the members (%s0, %s1) or give a map[int] of them", name, prefix, prefix)
 		}
 	}
-	sortEntries(list)
+	slices.SortFunc(list, byName)
 	return list, nil
 }
 
@@ -217,7 +235,11 @@ func concrete(t *typeInfo, v reflect.Value) (*typeInfo, reflect.Value, bool) {
 			return t, v, false
 		}
 		v = v.Elem()
-		t = typeOf(v.Type())
+		if t.op == opPointer {
+			t = t.elem
+		} else {
+			t = typeOf(v.Type())
+		}
 	}
 	return t, v, true
 }
@@ -229,8 +251,9 @@ type encoder struct {
 }
 
 // form appends name=value, once for each element of an array.
-func (e *encoder) form(name string, f *fieldInfo, v reflect.Value) error {
-	t, v, ok := concrete(typeOf(v.Type()), v)
+func (e *encoder) form(entry entry) error {
+	name, f := entry.name, entry.field
+	t, v, ok := concrete(entry.typ, entry.value)
 	if !ok {
 		return nil
 	}
@@ -323,6 +346,10 @@ func joinList(dst []byte, f *fieldInfo, t *typeInfo, v reflect.Value) ([]byte, e
 
 // appendText appends a scalar as the text that a form or a property string holds.
 func appendText(dst []byte, t *typeInfo, v reflect.Value) ([]byte, error) {
+	if t.fields != nil && t.fields.raw >= 0 && t.marshalText != marshalNone {
+		// A property string: what its MarshalText would do, without copies of a large struct.
+		return formatProps(dst, t.fields, v, v.Field(t.fields.raw).String())
+	}
 	if t.marshalText != marshalNone {
 		text, err := marshaler[encoding.TextMarshaler](t.marshalText, v).MarshalText()
 		return append(dst, text...), err

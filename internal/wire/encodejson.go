@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -15,7 +16,7 @@ import (
 // families expanded, lists joined. Booleans are written as the dialect wants them, and
 // arrays and objects stay what they are. No parameter at all gives "{}".
 func EncodeJSON(params any, dialect Dialect, skip []string) ([]byte, error) {
-	list, err := entriesOf(params, skip)
+	list, err := entriesOf(nil, params, skip)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +36,7 @@ func (e *encoder) object(list []entry) error {
 		err := e.string(entry.name)
 		if err == nil {
 			e.out = append(e.out, ':')
-			err = e.json(entry.field, entry.value)
+			err = e.json(entry.field, entry.typ, entry.value)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", entry.name, err)
@@ -46,8 +47,8 @@ func (e *encoder) object(list []entry) error {
 }
 
 // json appends a value; f, which may be nil, is the field that holds it.
-func (e *encoder) json(f *fieldInfo, v reflect.Value) error {
-	t, v, ok := concrete(typeOf(v.Type()), v)
+func (e *encoder) json(f *fieldInfo, t *typeInfo, v reflect.Value) error {
+	t, v, ok := concrete(t, v)
 	if !ok {
 		e.out = append(e.out, "null"...)
 		return nil
@@ -68,7 +69,7 @@ func (e *encoder) json(f *fieldInfo, v reflect.Value) error {
 		}
 		return e.raw(raw)
 	case v.Kind() == reflect.Struct:
-		return e.object(structEntries(t.structFields(), v, nil))
+		return e.object(structEntries(nil, t.structFields(), v, nil))
 	}
 	var err error
 	switch t.op {
@@ -86,7 +87,7 @@ func (e *encoder) json(f *fieldInfo, v reflect.Value) error {
 	case opSlice:
 		return e.slice(f, t, v)
 	case opMap:
-		return e.mapping(v)
+		return e.mapping(t, v)
 	default:
 		if v.Kind() != reflect.String {
 			return fmt.Errorf("a value of type %s cannot be sent", v.Type())
@@ -108,7 +109,7 @@ func (e *encoder) slice(f *fieldInfo, t *typeInfo, v reflect.Value) (err error) 
 		if i > 0 {
 			e.out = append(e.out, ',')
 		}
-		if err := e.json(nil, v.Index(i)); err != nil {
+		if err := e.json(nil, t.elem, v.Index(i)); err != nil {
 			return fmt.Errorf("[%d]: %w", i, err)
 		}
 	}
@@ -116,16 +117,16 @@ func (e *encoder) slice(f *fieldInfo, t *typeInfo, v reflect.Value) (err error) 
 	return nil
 }
 
-func (e *encoder) mapping(v reflect.Value) error {
+func (e *encoder) mapping(t *typeInfo, v reflect.Value) error {
 	list := make([]entry, 0, v.Len())
 	for iter := v.MapRange(); iter.Next(); {
 		name := iter.Key().String()
 		if iter.Key().CanInt() {
 			name = strconv.FormatInt(iter.Key().Int(), 10)
 		}
-		list = append(list, entry{name, iter.Value(), nil})
+		list = append(list, entry{name, iter.Value(), t.elem, nil})
 	}
-	sortEntries(list)
+	slices.SortFunc(list, byName)
 	return e.object(list)
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -78,8 +79,8 @@ func splitProps(s *structInfo, text string) []prop {
 				}
 			}
 		default:
-			if i := slices.IndexFunc(s.fields, func(f *fieldInfo) bool { return f.isDefault }); i >= 0 && !hasDefault {
-				p.field, hasDefault = s.fields[i], true
+			if s.def != nil && !hasDefault {
+				p.field, hasDefault = s.def, true
 			} else {
 				p.bad = "key=value"
 			}
@@ -177,16 +178,16 @@ func unquote(s string) string {
 
 // quote is the inverse, for the values that need it: PBS and PDM read quotes, PVE has
 // no way to say a comma.
-func quote(dst []byte, s string) []byte {
-	if !strings.Contains(s, ",") && !strings.HasPrefix(s, `"`) {
+func quote(dst, s []byte) []byte {
+	if bytes.IndexByte(s, ',') < 0 && (len(s) == 0 || s[0] != '"') {
 		return append(dst, s...)
 	}
 	dst = append(dst, '"')
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
+	for _, c := range s {
+		if c == '"' || c == '\\' {
 			dst = append(dst, '\\')
 		}
-		dst = append(dst, s[i])
+		dst = append(dst, c)
 	}
 	return append(dst, '"')
 }
@@ -286,32 +287,52 @@ func (p *propsParser) set(f *fieldInfo, text string) {
 // own text and place, parts that changed keep their place and their spelling of the
 // key, parts that are gone are dropped, and new ones follow in the order of the fields.
 //
-// A comma in a value is quoted, which PBS and PDM understand. For PVE, which has no
-// quotes, use [MarshalProps].
+// It is meant for String methods: what a property string cannot hold is written as well
+// as can be. [MarshalProps] refuses it.
 func FormatProps(v any, raw string) string {
-	out, err := formatProps(v, raw, false)
+	s, sv, err := formattable(v)
 	if err != nil {
 		return raw
 	}
+	out, _ := formatProps(nil, s, sv, raw)
 	return string(out)
 }
 
-// MarshalProps is [FormatProps] for PVE: values that a property string cannot hold
-// there, such as one with a comma, are errors.
+// MarshalProps is [FormatProps] for MarshalText methods: a value that the server would
+// read as something else, such as one with a comma, is an error. PBS and PDM understand
+// quotes; px:"extra,quotes" says that a property string is one of theirs.
 func MarshalProps(v any, raw string) ([]byte, error) {
-	return formatProps(v, raw, true)
+	s, sv, err := formattable(v)
+	if err != nil {
+		return nil, err
+	}
+	out, err := formatProps(make([]byte, 0, max(len(raw)+16, 64)), s, sv, raw)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
-func formatProps(v any, raw string, strict bool) ([]byte, error) {
+func formattable(v any) (*structInfo, reflect.Value, error) {
 	sv := reflect.ValueOf(v)
 	for sv.Kind() == reflect.Pointer && !sv.IsNil() {
 		sv = sv.Elem()
 	}
 	if sv.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("wire: %T is not a property string", v)
+		return nil, sv, fmt.Errorf("wire: %T is not a property string", v)
 	}
-	s := typeOf(sv.Type()).structFields()
-	w := propsWriter{s: s, now: sv, strict: strict, written: make([]bool, len(s.fields)), raw: raw}
+	return typeOf(sv.Type()).structFields(), sv, nil
+}
+
+// formatProps appends the property string sv to out. The error is about values that do
+// not fit into one; the text is complete nevertheless.
+func formatProps(out []byte, s *structInfo, sv reflect.Value, raw string) ([]byte, error) {
+	w := propsWriter{s: s, now: sv, raw: raw, out: out}
+	if len(s.fields) <= len(w.few) {
+		w.written = w.few[:]
+	} else {
+		w.written = make([]bool, len(s.fields))
+	}
 	if raw != "" {
 		w.before = reflect.New(sv.Type()).Elem()
 		w.tokens = splitProps(s, raw)
@@ -332,11 +353,12 @@ type propsWriter struct {
 	now, before reflect.Value
 	raw         string
 	tokens      []prop
-	written     []bool // by index in s.fields
+	written     []bool // by fieldInfo.pos
 	out         []byte
+	scratch     []byte
 	some        bool // something has been written
-	strict      bool
-	err         error
+	few         [64]bool
+	err         error // the first value that a property string cannot hold
 }
 
 // token writes the i-th part of raw as it is now.
@@ -347,12 +369,12 @@ func (w *propsWriter) token(i int) {
 	case tok.alias:
 		w.aliasToken(tok)
 	case f != nil:
-		w.mark(f)
+		w.written[f.pos] = true
 		switch {
 		case !w.changed(f):
 			w.verbatim(tok.raw)
 		case w.last(i) && w.isSet(f):
-			w.pair(f, tok.key, w.text(f))
+			w.pair(f, tok.key)
 		}
 	case tok.key == "" || w.s.extra == nil:
 		w.verbatim(tok.raw)
@@ -382,12 +404,12 @@ func (w *propsWriter) last(i int) bool {
 // aliasToken writes "virtio=<MAC>" as it is now.
 func (w *propsWriter) aliasToken(tok prop) {
 	target := w.s.propField(tok.field.aliasTarget)
-	w.mark(tok.field)
+	w.written[tok.field.pos] = true
 	if target == nil {
 		w.verbatim(tok.raw)
 		return
 	}
-	w.mark(target)
+	w.written[target.pos] = true
 	if !w.changed(tok.field) && !w.changed(target) {
 		w.verbatim(tok.raw)
 		return
@@ -398,59 +420,53 @@ func (w *propsWriter) aliasToken(tok prop) {
 // aliasPair writes a field and its alias target, in the short form where that reads
 // back the same.
 func (w *propsWriter) aliasPair(f, target *fieldInfo) {
-	switch {
-	case !w.isSet(target) && !w.isSet(f):
-	case !w.isSet(target):
-		w.pair(f, "", w.text(f))
-	case !w.isSet(f):
-		w.pair(target, target.name, w.text(target))
-	default:
-		key, value := string(w.text(f)), string(w.text(target))
-		if w.s.propField(key) == nil && w.s.aliasField(key, value) == f && !strings.ContainsAny(key, "=,\" ") {
-			w.check(key, value)
-			w.separate()
-			w.out = append(append(w.out, key...), '=')
-			w.out = quote(w.out, value)
+	hasField, hasTarget := w.isSet(f), w.isSet(target)
+	if hasField && hasTarget {
+		key := string(w.text(f))
+		value := w.text(target)
+		if w.s.propField(key) == nil && w.s.aliasField(key, string(value)) == f && !strings.ContainsAny(key, "=,\" ") {
+			w.put(f, key, value)
 			return
 		}
-		w.pair(f, f.name, []byte(key))
-		w.pair(target, target.name, []byte(value))
+	}
+	if hasField {
+		key := ""
+		if hasTarget {
+			key = f.name
+		}
+		w.pair(f, key)
+	}
+	if hasTarget {
+		w.pair(target, target.name)
 	}
 }
 
 // rest writes what raw does not name: the key that may be left out first, the others
 // in the order of the fields, unknown keys in theirs.
 func (w *propsWriter) rest() {
-	for _, def := range []bool{true, false} {
-		for i, f := range w.s.fields {
-			if f.isDefault != def || w.written[i] || !w.isSet(f) || w.raw != "" && !w.changed(f) {
-				continue
-			}
-			w.mark(f)
-			if target := w.s.propField(f.aliasTarget); f.aliasTarget != "" && target != nil && !w.isWritten(target) {
-				w.mark(target)
-				w.aliasPair(f, target)
-				continue
-			}
-			key := f.name
-			if def && !slices.ContainsFunc(w.tokens, func(p prop) bool { return p.key == "" && p.field == f }) {
-				key = ""
-			}
-			w.pair(f, key, w.text(f))
+	if f := w.s.def; f != nil && w.isNew(f) {
+		key := ""
+		if slices.ContainsFunc(w.tokens, func(p prop) bool { return p.key == "" && p.bad == "" && trim(p.raw) != "" }) {
+			key = f.name // another value has the place without key
+		}
+		w.add(f, key)
+	}
+	for _, f := range w.s.fields {
+		if w.isNew(f) {
+			w.add(f, f.name)
 		}
 	}
-	if w.s.extra == nil {
+	if w.s.extra == nil || w.s.extra.of(w.now).Len() == 0 {
 		return
 	}
-	m := w.s.extra.of(w.now)
 	var keys []string
-	for iter := m.MapRange(); iter.Next(); {
+	for iter := w.s.extra.of(w.now).MapRange(); iter.Next(); {
 		key := iter.Key().String()
 		old := false
 		if w.raw != "" {
 			_, old = w.extra(w.before, key)
 		}
-		if !old && (w.s.propField(key) == nil || !w.isSet(w.s.propField(key))) {
+		if f := w.s.propField(key); !old && (f == nil || !w.isSet(f)) {
 			keys = append(keys, key)
 		}
 	}
@@ -459,6 +475,23 @@ func (w *propsWriter) rest() {
 		value, _ := w.extra(w.now, key)
 		w.extraPair(key, value)
 	}
+}
+
+// isNew reports whether f is set and raw does not name it.
+func (w *propsWriter) isNew(f *fieldInfo) bool {
+	return w.isSet(f) && !w.written[f.pos] && (w.raw == "" || w.changed(f))
+}
+
+func (w *propsWriter) add(f *fieldInfo, key string) {
+	w.written[f.pos] = true
+	if f.aliasTarget != "" {
+		if target := w.s.propField(f.aliasTarget); target != nil && !w.written[target.pos] {
+			w.written[target.pos] = true
+			w.aliasPair(f, target)
+			return
+		}
+	}
+	w.pair(f, key)
 }
 
 func (w *propsWriter) extra(v reflect.Value, key string) (string, bool) {
@@ -471,14 +504,6 @@ func (w *propsWriter) extra(v reflect.Value, key string) (string, bool) {
 		return "", false
 	}
 	return e.String(), true
-}
-
-func (w *propsWriter) mark(f *fieldInfo) {
-	w.written[slices.Index(w.s.fields, f)] = true
-}
-
-func (w *propsWriter) isWritten(f *fieldInfo) bool {
-	return w.written[slices.Index(w.s.fields, f)]
 }
 
 func (w *propsWriter) changed(f *fieldInfo) bool {
@@ -499,29 +524,30 @@ func (w *propsWriter) isSet(f *fieldInfo) bool {
 	return !f.omitEmpty || !v.IsZero()
 }
 
+// text returns the value of a field as it is written, until the next call.
 func (w *propsWriter) text(f *fieldInfo) []byte {
 	t, v, ok := concrete(f.typ, f.of(w.now))
+	w.scratch = w.scratch[:0]
 	if !ok {
 		return nil
 	}
-	var text []byte
 	var err error
 	if t.op == opSlice && t.marshalText == marshalNone {
 		sep := *f
 		if !f.list || f.sep == "," {
 			sep.sep = ";" // a comma would end the part
 		}
-		text, err = joinList(nil, &sep, t, v)
-		if w.strict && err == nil {
+		w.scratch, err = joinList(w.scratch, &sep, t, v)
+		if err == nil {
 			w.checkList(f, t, v, sep.sep)
 		}
 	} else {
-		text, err = appendText(nil, t, v)
+		w.scratch, err = appendText(w.scratch, t, v)
 	}
 	if err != nil {
 		w.fail(f.name, err)
 	}
-	return text
+	return w.scratch
 }
 
 func (w *propsWriter) checkList(f *fieldInfo, t *typeInfo, v reflect.Value, sep string) {
@@ -554,42 +580,51 @@ func (w *propsWriter) verbatim(raw string) {
 }
 
 // pair writes key=value, or the value alone where key is "" and that reads back.
-func (w *propsWriter) pair(f *fieldInfo, key string, value []byte) {
-	text := string(value)
-	if key == "" && (!f.isDefault || text == "" || strings.Contains(text, "=")) {
+func (w *propsWriter) pair(f *fieldInfo, key string) {
+	text := w.text(f)
+	if key == "" && (!f.isDefault || len(text) == 0 || bytes.IndexByte(text, '=') >= 0) {
 		key = f.name
 	}
-	w.check(f.name, text)
+	w.put(f, key, text)
+}
+
+func (w *propsWriter) put(f *fieldInfo, key string, value []byte) {
+	w.check(f.name, value)
 	w.separate()
 	if key != "" {
 		w.out = append(append(w.out, key...), '=')
 	}
-	w.out = quote(w.out, text)
-}
-
-func (w *propsWriter) extraPair(key, value string) {
-	if w.strict && (key == "" || strings.ContainsAny(key, "=, \"")) {
-		w.fail(fmt.Sprintf("%q", shorten(key, maxGot)), errors.New("is no key"))
-	}
-	w.check(key, value)
-	w.separate()
-	w.out = append(append(w.out, key...), '=')
 	w.out = quote(w.out, value)
 }
 
-// check refuses what PVE would read as something else.
-func (w *propsWriter) check(key, value string) {
-	if !w.strict {
+func (w *propsWriter) extraPair(key, value string) {
+	if key == "" || strings.ContainsAny(key, "=, \"") {
+		w.fail(fmt.Sprintf("%q", shorten(key, maxGot)), errors.New("is no key"))
+	}
+	w.scratch = append(w.scratch[:0], value...)
+	w.check(key, w.scratch)
+	w.separate()
+	w.out = append(append(w.out, key...), '=')
+	w.out = quote(w.out, w.scratch)
+}
+
+// check finds what the server would read as something else.
+func (w *propsWriter) check(key string, value []byte) {
+	if len(value) == 0 {
 		return
 	}
 	switch {
-	case strings.Contains(value, ","):
-		w.fail(key, errors.New("the value must not contain a comma"))
-	case strings.ContainsAny(value, "\r\n\x00"):
-		w.fail(key, errors.New("the value must not contain line breaks"))
-	case trim(value) != value:
+	case isSpace(value[0]) || isSpace(value[len(value)-1]):
 		w.fail(key, errors.New("the value must not begin or end with white space"))
-	case strings.HasPrefix(value, `"`):
+	case value[0] == '"' && !w.s.quotes:
 		w.fail(key, errors.New("the value must not begin with a quote"))
+	}
+	for _, c := range value {
+		switch {
+		case c == ',' && !w.s.quotes:
+			w.fail(key, errors.New("the value must not contain a comma"))
+		case c == '\r' || c == '\n' || c == 0:
+			w.fail(key, errors.New("the value must not contain line breaks"))
+		}
 	}
 }

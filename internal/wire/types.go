@@ -69,6 +69,7 @@ type fieldInfo struct {
 	typ       *typeInfo
 	index     []int
 	first     int // index[0], where that is all there is
+	pos       int // in structInfo.fields
 	omitEmpty bool
 	family    bool // a map[int]T that holds net0, net1, …
 	list      bool // text with separators
@@ -83,9 +84,12 @@ type fieldInfo struct {
 
 type structInfo struct {
 	fields   []*fieldInfo // in order of declaration
+	def      *fieldInfo   // of a property string: the one whose key may be left out
 	sorted   []*fieldInfo // by name; families and extra left out
 	families []*fieldInfo
 	extra    *fieldInfo
+	raw      int  // index of the text a property string was parsed from; -1: no property string
+	quotes   bool // of a property string: values may be quoted
 	table    []*fieldInfo // by hash, open addressing
 	mask     uint32
 }
@@ -202,9 +206,16 @@ func marshals(t, pointer, method reflect.Type) marshalKind {
 }
 
 func buildStruct(t reflect.Type, building map[reflect.Type]*typeInfo) *structInfo {
-	s := &structInfo{}
+	s := &structInfo{raw: -1}
 	s.collect(t, nil, building)
-	for _, f := range s.fields {
+	if raw, ok := t.FieldByName("raw"); ok && s.extra != nil && len(raw.Index) == 1 && raw.Type.Kind() == reflect.String {
+		s.raw = raw.Index[0]
+	}
+	for i, f := range s.fields {
+		f.pos = i
+		if f.isDefault && s.def == nil {
+			s.def = f
+		}
 		if f.family {
 			s.families = append(s.families, f)
 		} else {
@@ -255,14 +266,14 @@ func (s *structInfo) collect(t reflect.Type, path []int, building map[reflect.Ty
 		for option := range strings.SplitSeq(options, ",") {
 			f.omitEmpty = f.omitEmpty || option == "omitempty" || option == "omitzero"
 		}
-		extra := f.words(sf.Tag.Get("px"))
+		extra, quotes := f.words(sf.Tag.Get("px"))
 		if name == "-" && !extra {
 			continue
 		}
 		f.typ = build(sf.Type, building)
 		switch prefix, indexed := strings.CutSuffix(f.name, "[n]"); {
 		case extra && sf.Type.Kind() == reflect.Map:
-			s.extra = f
+			s.extra, s.quotes = f, quotes
 			continue
 		case indexed && sf.Type.Kind() == reflect.Map && f.typ.op == opMap && sf.Type.Key().Kind() != reflect.String:
 			f.name, f.family = prefix, true
@@ -271,8 +282,9 @@ func (s *structInfo) collect(t reflect.Type, path []int, building map[reflect.Ty
 	}
 }
 
-// words reads the px tag and reports whether the field keeps unknown keys.
-func (f *fieldInfo) words(tag string) (extra bool) {
+// words reads the px tag and reports whether the field keeps unknown keys and whether
+// the property string it belongs to may hold quotes.
+func (f *fieldInfo) words(tag string) (extra, quotes bool) {
 	f.sep = ","
 	for word := range strings.SplitSeq(tag, ",") {
 		key, value, hasValue := strings.Cut(word, "=")
@@ -286,6 +298,8 @@ func (f *fieldInfo) words(tag string) (extra bool) {
 			f.sshKeys = true
 		case "extra":
 			extra = true
+		case "quotes":
+			quotes = true
 		case "default":
 			f.isDefault = true
 		case "alias":
@@ -298,7 +312,7 @@ func (f *fieldInfo) words(tag string) (extra bool) {
 			}
 		}
 	}
-	return extra
+	return extra, quotes
 }
 
 // of returns the field of v, a struct.
