@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/proxkit/proxkit/pve"
 )
@@ -20,7 +19,7 @@ func newView(rows []pve.ClusterResourceListItem) *view {
 		case "qemu":
 			v.guests = append(v.guests, guest{
 				vmid: or(r.VMID), node: or(r.Node), name: or(r.Name), status: or(r.Status), lock: or(r.Lock),
-				tags: splitTags(or(r.Tags)), template: or(r.Template), maxmem: or(r.MaxMem),
+				tags: r.Tags, template: or(r.Template), maxmem: or(r.MaxMem),
 			})
 		case "node":
 			v.nodes = append(v.nodes, clusterNode{
@@ -44,12 +43,6 @@ func or[T any](p *T) T {
 		return zero
 	}
 	return *p
-}
-
-// splitTags splits the tags of the list, which PVE joins by semicolons and older
-// releases by commas or spaces.
-func splitTags(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
 }
 
 // clusterQuorate reads the cluster's own word.
@@ -93,7 +86,7 @@ func (c *CPI) snapshotConfig(ctx context.Context, g guest, name string) (*guestC
 
 func newGuestConfig(conf *pve.VMConfig) *guestConfig {
 	out := &guestConfig{
-		name: or(conf.Name), description: or(conf.Description), lock: or(conf.Lock), digest: conf.Digest, hotplug: or(conf.Hotplug),
+		name: or(conf.Name), description: or(conf.Description), lock: or(conf.Lock), digest: or(conf.Digest), hotplug: or(conf.Hotplug),
 		tags: conf.Tags, template: or(conf.Template), protection: or(conf.Protection), snapshots: conf.Parent != nil,
 	}
 	out.drives = appendDrives(out.drives, "virtio", conf.VirtIO)

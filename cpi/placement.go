@@ -145,6 +145,9 @@ func (c *CPI) planPlace(v *view, m clusterNode, p VMProperties, rootSize int64, 
 			return pl, "ephemeral disk: " + r.String(), r.full
 		}
 	}
+	if both := uint64(rootSize+p.EphemeralDisk.Size) << 20; pl.ephemeral.id == pl.root.id && pl.root.total > 0 && pl.root.free() < both {
+		return pl, fmt.Sprintf("storage %s has %d MiB free, the root and the ephemeral disk need %d", pl.root.id, pl.root.free()>>20, both>>20), true
+	}
 	var ok bool
 	if pl.template, pl.linked, ok = pickTemplate(v, m.name, pl.root, templates); !ok {
 		return pl, "no template of the stemcell is within reach", false

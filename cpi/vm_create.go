@@ -51,14 +51,15 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 	for _, r := range refused {
 		c.log.Printf("%s", r)
 	}
-	for i, pl := range places {
+	places = c.freshFirst(req.AgentID, places)
+	for _, pl := range places {
 		cid, err := c.createAt(ctx, v, o, pl)
 		if err == nil {
+			c.forgetTries(req.AgentID)
 			return rpc.VMCID(cid.String()), o.networks, nil
 		}
-		untried := len(places) - i - 1
 		if !nodeFault(err) || isTaskError(err) || strings.Contains(err.Error(), leftBehindText) {
-			return "", nil, c.creationError(err, untried > 0)
+			return "", nil, c.creationError(err, c.rememberTry(req.AgentID, pl, places))
 		}
 		r := refusal{pl.node, reasonOf(err), false}
 		c.log.Printf("%s", r)
@@ -183,8 +184,12 @@ func (c *CPI) prepare(ctx context.Context, v *view, o *order) error {
 // createAt makes the VM on one node. When it fails, everything it made is removed
 // again, and what cannot be removed is named in the error.
 func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID, error) {
-	if err := c.checkBridges(ctx, pl.node, o.nics); err != nil {
-		return vmCID{}, err
+	// A VM with drive options and a larger root disk takes a request for each; for
+	// such a one the missing bridge shows when it starts.
+	if !o.tunesRoot() || !o.growsRoot(pl) {
+		if err := c.checkBridges(ctx, pl.node, o.nics); err != nil {
+			return vmCID{}, err
+		}
 	}
 	if !pl.linked && linkable(pl.root.kind) {
 		t, err := c.copyTemplate(ctx, v, pl, o.req.Stemcell)
@@ -313,7 +318,7 @@ func (c *CPI) configure(ctx context.Context, o *order, pl place, g guest, iso st
 		bad = errors.Join(bad, putAt(&p.VirtIO, slotEphemeral, d.String()))
 	}
 	what, path := fmt.Sprintf("configure %s", g), fmt.Sprintf("/vms/%d", g.vmid)
-	if o.props.Drive != (DriveOptions{}) {
+	if o.tunesRoot() {
 		// The drive's options are written together with its volume, whose name
 		// only the clone tells.
 		conf, err := c.config(ctx, g)
@@ -344,6 +349,14 @@ func (c *CPI) configure(ctx context.Context, o *order, pl place, g guest, iso st
 	return c.explain(err, what, need{"VM.Config.Disk", path}, need{"VM.Config.Options", path})
 }
 
+// tunesRoot reports whether the root drive gets other options than the template's.
+func (o *order) tunesRoot() bool { return o.props.Drive != (DriveOptions{}) }
+
+// growsRoot reports whether the root disk is to be larger than the template's.
+func (o *order) growsRoot(pl place) bool {
+	return gibibytes(o.props.RootDisk.Size)<<10 > pl.template.size
+}
+
 // description says to people what the VM is until its metadata comes.
 func (o *order) description(cid vmCID) string {
 	n := note{Facts: map[string]string{"cid": cid.String(), "agent_id": o.req.AgentID, "stemcell": string(o.req.Stemcell)}}
@@ -354,9 +367,9 @@ func (o *order) description(cid vmCID) string {
 // launch grows the root disk where asked for, and starts the VM.
 func (c *CPI) launch(ctx context.Context, o *order, pl place, g guest) error {
 	path := fmt.Sprintf("/vms/%d", g.vmid)
-	if want := o.props.RootDisk.Size; want > 0 && gibibytes(want)<<10 > pl.template.size {
+	if o.growsRoot(pl) {
 		what := fmt.Sprintf("grow the root disk of %s", g)
-		p := pve.ResizeVMParams{Node: g.node, VMID: g.vmid, Disk: virtioSlot(slotSystem), Size: fmt.Sprintf("%dG", gibibytes(want))}
+		p := pve.ResizeVMParams{Node: g.node, VMID: g.vmid, Disk: virtioSlot(slotSystem), Size: fmt.Sprintf("%dG", gibibytes(o.props.RootDisk.Size))}
 		err := perform(ctx, c, c.pve.ResizeVM, p)
 		if unsettled(err) && !isTaskError(err) {
 			err = perform(ctx, c, c.pve.ResizeVM, p)

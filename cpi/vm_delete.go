@@ -75,6 +75,9 @@ func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
 	g := l.guest
 	path := fmt.Sprintf("/vms/%d", g.vmid)
 	attached := l.conf.persistent()
+	if err := refuseStray(cid, l); err != nil {
+		return err
+	}
 	if err := c.refuseSnapshots(ctx, g, l.conf, attached); err != nil {
 		return err
 	}
@@ -98,6 +101,28 @@ func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
 		}
 	}
 	c.log.Printf("VM %s is deleted", cid)
+	return nil
+}
+
+// refuseStray refuses to destroy a VM with an unused volume of its own while one
+// of its persistent disks is missing: an administrator who moves a disk to
+// another storage and then detaches it leaves the disk's data in such a volume,
+// without its serial.
+func refuseStray(cid vmCID, l located) error {
+	for _, tag := range l.conf.tags {
+		if parseDiskCID(rpc.DiskCID(tag)) != nil {
+			continue
+		}
+		if _, attached := l.conf.serial(tag); attached {
+			continue
+		}
+		for _, d := range l.conf.drives {
+			if d.unused() && d.owner() == l.guest.vmid {
+				return rpc.CloudError("VM %s should have disk %s attached and does not, but %s has the unused volume %s, which may be that disk: attach it with serial=%s or remove it, then try again",
+					cid, tag, l.guest, d.volume, tag)
+			}
+		}
+	}
 	return nil
 }
 

@@ -1,9 +1,13 @@
 package cpi
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Where a VM is stands in the list of all guests. To spare delete_vm that list,
@@ -44,6 +48,70 @@ func (c *CPI) rememberedNode(cid vmCID) string {
 // forgetNode removes the note.
 func (c *CPI) forgetNode(cid vmCID) {
 	if file := c.hintFile(cid); file != "" {
+		_ = os.Remove(file)
+	}
+}
+
+// When create_vm fails on a node, the Director calls it again with the same
+// arguments. So that it does not fail on the same node five times, the nodes that
+// were tried for an agent are noted for a while. The list is a hint as well:
+// without it every call begins with the best node.
+const triesLast = time.Hour
+
+func (c *CPI) triesFile(agent string) string {
+	if c.cfg.LockDir == "" || agent == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(agent))
+	return filepath.Join(c.cfg.LockDir, "tries", hex.EncodeToString(sum[:8]))
+}
+
+func (c *CPI) tries(agent string) []string {
+	file := c.triesFile(agent)
+	if file == "" {
+		return nil
+	}
+	info, err := os.Stat(file)
+	if err != nil || time.Since(info.ModTime()) > triesLast || info.Size() > 64<<10 {
+		return nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(data))
+}
+
+// freshFirst puts the places on nodes that were not tried yet before the others.
+// When all were tried, it begins anew.
+func (c *CPI) freshFirst(agent string, places []place) []place {
+	tried := c.tries(agent)
+	fresh := slices.DeleteFunc(slices.Clone(places), func(p place) bool { return slices.Contains(tried, p.node) })
+	if len(fresh) == 0 {
+		c.forgetTries(agent)
+		return places
+	}
+	return fresh
+}
+
+// rememberTry notes that a place was tried in vain, and reports whether another
+// one is left for the next call.
+func (c *CPI) rememberTry(agent string, tried place, places []place) (left bool) {
+	left = slices.ContainsFunc(places, func(p place) bool { return p.node != tried.node })
+	file := c.triesFile(agent)
+	if file == "" || !left {
+		c.forgetTries(agent)
+		return left
+	}
+	if os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+		nodes := append(c.tries(agent), tried.node)
+		_ = os.WriteFile(file, []byte(strings.Join(nodes, "\n")), 0o600)
+	}
+	return left
+}
+
+func (c *CPI) forgetTries(agent string) {
+	if file := c.triesFile(agent); file != "" {
 		_ = os.Remove(file)
 	}
 }
