@@ -41,3 +41,10 @@ func (s *Server) ServeURL(url string, data []byte) {
 
 // errorf is an error of the package's Go interface.
 func errorf(format string, args ...any) error { return fmt.Errorf("pvetest: "+format, args...) }
+
+// inside returns a call by root on a node, for what is done from Go. The
+// cluster is locked.
+func (s *Server) inside(node string) *call {
+	auth := identity{User: "root@pam"}
+	return &call{s: s, node: node, auth: auth, perm: newPermitter(s.state, auth), now: s.clock(), p: params{}, vars: map[string]string{}}
+}

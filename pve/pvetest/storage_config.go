@@ -77,11 +77,14 @@ func storageSecret(key string) bool {
 	return false
 }
 
-// row is a storage's configuration as the API shows it.
-func (st *storage) row(digest string) map[string]any {
+// storageRow is a storage's configuration as the API shows it.
+func (c *call) storageRow(st *storage, digest string) map[string]any {
 	m := map[string]any{"storage": st.ID, "type": st.Type, "digest": digest}
 	for k, v := range st.Config {
 		switch k {
+		case "content":
+			m[k] = c.shuffle(v)
+			continue
 		case "disable", "shared", "priority", "krbd", "sparse", "fuse", "nocow", "saferemove", "tagged_only",
 			"max-protected-backups", "mkdir", "create-base-path", "create-subdirs", "port", "snapshot-as-volume-chain":
 			if n, err := strconv.ParseInt(v, 10, 64); err == nil {
@@ -109,7 +112,7 @@ func storageConfigList(c *call) (any, error) {
 		if !c.seesStorage(id) || c.p.has("type") && c.p.str("type") != st.Type {
 			continue
 		}
-		rows = append(rows, st.row(digest))
+		rows = append(rows, c.storageRow(st, digest))
 	}
 	return rows, nil
 }
@@ -119,7 +122,7 @@ func storageConfigGet(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return st.row(c.cl().storageDigest()), nil
+	return c.storageRow(st, c.cl().storageDigest()), nil
 }
 
 // storageAddresses lists the options that say where a type of storage is.

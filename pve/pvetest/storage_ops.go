@@ -199,22 +199,26 @@ func (h host) linkedClone(st *storage, base *volume, vmid int) (*volume, error) 
 		return nil, err
 	}
 	format := base.Format
-	if st.kind().files && st.Type != "btrfs" {
+	// On btrfs a raw image is a subvolume, whose snapshot needs no base.
+	backed := st.kind().files && (st.Type != "btrfs" || format != "raw")
+	if backed {
 		format = "qcow2"
 	}
 	v := &volume{
 		Name: st.freeName(h.node, vmid, format), Content: "images", Format: format, VMID: vmid,
 		Size: base.Size, CTime: h.s.clock().Unix(), Blob: base.Blob,
 	}
-	if st.kind().parent {
+	if backed || st.kind().parent && !st.kind().files {
 		v.Parent = base.Name
 	}
-	if st.kind().files && st.Type != "btrfs" {
+	if backed {
 		file := v.Name[strings.LastIndexByte(v.Name, '/')+1:]
 		h.logf("clone %s: images, %s, %d to %[2]s (base=../%[1]s)", base.Name, file, vmid)
 		v.Used = blankUsed(st, v)
+		h.logFormatting(st, v)
+	} else if st.Type == "lvmthin" {
+		h.logFormatting(st, v)
 	}
-	h.logFormatting(st, v)
 	st.put(h.node, v)
 	return v, nil
 }

@@ -5,13 +5,10 @@ import (
 	"slices"
 )
 
-// contentText is a storage's content list. PVE prints it in no order at all.
-func (st *storage) contentText() string { return st.Config["content"] }
-
 // statusRow is a storage's state on a node.
 func (c *call) statusRow(st *storage, node string) map[string]any {
 	row := map[string]any{
-		"content": st.contentText(), "type": st.Type, "shared": flag(st.shared()),
+		"content": c.shuffle(st.Config["content"]), "type": st.Type, "shared": flag(st.shared()),
 		"enabled": 0, "active": 0, "total": 0, "used": 0, "avail": 0,
 	}
 	if st.checkEnabled(node) != nil {
