@@ -59,7 +59,7 @@ func (v *validator) one(format, text string) string {
 // their grammar is known as well.
 func knownFormat(name string) bool {
 	switch name {
-	case "pve-startup-order", "pve-qm-boot", "pve-vm-cpu-conf":
+	case "pve-startup-order", "pve-qm-boot":
 		return true
 	}
 	return false

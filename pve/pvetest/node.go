@@ -110,35 +110,6 @@ func nodePCI(*call) (any, error) {
 	return out, nil
 }
 
-// cpuModels lists the processors QEMU 10 knows and the custom ones.
-func cpuModels(c *call) (any, error) {
-	lists := map[string]string{
-		"default": `host qemu64 max kvm32 qemu32 kvm64`,
-		"AuthenticAMD": `EPYC-Genoa EPYC-Rome-v5 phenom EPYC-Genoa-v2 EPYC-v3 EPYC-Milan-v3 Opteron_G4 EPYC-IBPB EPYC-Rome-v4 EPYC-Rome-v3 EPYC-v4
-EPYC-Rome Opteron_G3 EPYC-Turin EPYC EPYC-Rome-v2 Opteron_G1 Opteron_G2 EPYC-v5 Opteron_G5 EPYC-Milan athlon EPYC-Milan-v2`,
-		"GenuineIntel": `Icelake-Server-v6 Skylake-Server Icelake-Server-v5 Broadwell-IBRS Cascadelake-Server-v2 Icelake-Client-noTSX Skylake-Server-v4
-Conroe Cascadelake-Server-noTSX core2duo Cooperlake Icelake-Server-v3 ClearwaterForest Nehalem Haswell-IBRS pentium2 Broadwell Cooperlake-v2
-Icelake-Server-v4 KnightsMill Cascadelake-Server Haswell-noTSX pentium3 Icelake-Server Skylake-Server-v5 Skylake-Client-noTSX-IBRS Westmere
-Skylake-Server-IBRS Cascadelake-Server-v4 Skylake-Server-noTSX-IBRS GraniteRapids-v2 Haswell-noTSX-IBRS SierraForest SapphireRapids-v4 SandyBridge
-Westmere-IBRS pentium GraniteRapids SierraForest-v3 SapphireRapids IvyBridge Icelake-Server-noTSX Skylake-Client-v4 Broadwell-noTSX SapphireRapids-v3
-SandyBridge-IBRS Skylake-Client Nehalem-IBRS Haswell Broadwell-noTSX-IBRS Skylake-Client-IBRS GraniteRapids-v3 Penryn Icelake-Client
-Cascadelake-Server-v5 486 IvyBridge-IBRS coreduo Icelake-Server-v7 SapphireRapids-v2 SierraForest-v2`,
-	}
-	out := []map[string]any{}
-	for _, vendor := range sortedKeys(lists) {
-		for _, name := range strings.Fields(lists[vendor]) {
-			out = append(out, map[string]any{"name": name, "vendor": vendor, "custom": 0})
-		}
-	}
-	for _, name := range []string{"x86-64-v2", "x86-64-v2-AES", "x86-64-v3", "x86-64-v4"} {
-		out = append(out, map[string]any{"name": name, "vendor": "default", "custom": 0, "abstract": 1})
-	}
-	for _, id := range sortedKeys(c.cl().Sections["cpu-models"]) {
-		out = append(out, map[string]any{"name": id, "vendor": "default", "custom": 1})
-	}
-	return out, nil
-}
-
 func registerRoot(r *registry) {
 	r.handle("GET /", subdirIndex("version", "cluster", "nodes", "storage", "access", "pools"))
 }

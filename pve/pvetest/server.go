@@ -221,6 +221,12 @@ func New(opts ...Option) (*Server, error) {
 		s.removeDir()
 		return nil, err
 	}
+	s.reg.check.hook = func(format, text string) string {
+		if format == "pve-vm-cpu-conf" {
+			return s.state.cpuProblem(text)
+		}
+		return ""
+	}
 	if err := s.makeCert(); err != nil {
 		s.removeDir()
 		return nil, err
