@@ -34,8 +34,16 @@
 //	px:"alias=a|b"              other spellings of the key
 //	px:"list=;"                 a list inside the value, joined by the given separator
 //	px:"extra"                  on Extra map[string]string: keys the struct does not know
+//	px:"extra,quotes"           the same in a product that reads quoted values (PBS, PDM)
 //
-// The method UnmarshalText must keep the text it was given in the unexported field raw,
-// also when ParseProps returns an error: FormatProps leaves untouched what the caller
-// did not change.
+// The unexported field raw string remembers the text a value was read from: FormatProps
+// leaves untouched what the caller did not change. UnmarshalText must set it before it
+// calls ParseProps, also when that returns an error: what could be read is kept then.
+// [EncodeForm] writes a struct that has both raw and Extra itself, as [MarshalProps]
+// would.
+//
+// # What is never done
+//
+// Decoding never rounds, wraps or guesses: a value either fits or is a [Misfit].
+// Encoding never writes an exponent, "true" into a form, or a key twice.
 package wire

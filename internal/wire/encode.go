@@ -194,6 +194,9 @@ func mapEntries(list []entry, v reflect.Value, skip []string) ([]entry, error) {
 
 // leftOut reports whether a field says "no such parameter".
 func leftOut(f *fieldInfo, v reflect.Value) bool {
+	if f.typ.op == opPointer && f.typ.fast != slow {
+		return v.IsNil()
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return isUnset(v)

@@ -479,7 +479,7 @@ func (w *propsWriter) rest() {
 
 // isNew reports whether f is set and raw does not name it.
 func (w *propsWriter) isNew(f *fieldInfo) bool {
-	return w.isSet(f) && !w.written[f.pos] && (w.raw == "" || w.changed(f))
+	return !w.written[f.pos] && w.isSet(f) && (w.raw == "" || w.changed(f))
 }
 
 func (w *propsWriter) add(f *fieldInfo, key string) {
@@ -515,6 +515,9 @@ func (w *propsWriter) changed(f *fieldInfo) bool {
 // when it is zero, unless it was parsed from text without it.
 func (w *propsWriter) isSet(f *fieldInfo) bool {
 	v := f.of(w.now)
+	if f.typ.op == opPointer && f.typ.fast != slow {
+		return !v.IsNil()
+	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface:
 		return !isUnset(v)

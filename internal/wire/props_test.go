@@ -202,15 +202,31 @@ func TestMarshalPropsRefusesWhatPVEMisreads(t *testing.T) {
 			t.Parallel()
 			_, err := tc.net.MarshalText()
 			assert.ErrorContains(t, err, tc.err)
+			_, err = wire.EncodeForm(map[string]any{"net0": tc.net}, nil)
+			assert.ErrorContains(t, err, "wire: parameter net0: wire: property string: "+tc.err)
+
+			q := quotedNet{Model: tc.net.Model, Bridge: tc.net.Bridge, Trunks: tc.net.Trunks, Extra: tc.net.Extra}
+			text, err := wire.MarshalProps(q, "")
 			if tc.quoted == "" {
+				assert.ErrorContains(t, err, tc.err)
 				return
 			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.quoted, string(text))
 			assert.Equal(t, tc.quoted, tc.net.String())
-			var again vmNet
+			var again quotedNet
 			require.NoError(t, wire.ParseProps(tc.quoted, &again))
-			assert.Equal(t, tc.net, again)
+			assert.Equal(t, q, again)
 		})
 	}
+}
+
+// quotedNet is a property string of a product that reads quotes.
+type quotedNet struct {
+	Model  string            `json:"model" px:"default"`
+	Bridge *string           `json:"bridge,omitempty"`
+	Trunks []string          `json:"trunks,omitempty" px:"list=;"`
+	Extra  map[string]string `json:"-" px:"extra,quotes"`
 }
 
 func TestPropsErrorIsShort(t *testing.T) {
