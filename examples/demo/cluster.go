@@ -20,6 +20,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/proxkit/proxkit/cpi"
 )
 
 const (
@@ -189,33 +191,30 @@ func (c *cluster) do(ctx context.Context, method, path string, form url.Values, 
 }
 
 // prepare makes what an administrator would make for BOSH: a storage, a resource
-// pool, and a token whose rights end at the pool, the storage and the bridges.
+// pool, and a token that may do what the CPI says it needs and nothing more, on
+// the pool, the storage and the bridge.
 func (c *cluster) prepare(ctx context.Context) (apiToken, error) {
-	const (
-		poolRole    = "BoshPool"
-		storageRole = "BoshStorage"
-	)
-	for _, step := range []struct {
+	type step struct {
 		method, path string
 		form         url.Values
-	}{
+	}
+	steps := []step{
 		{http.MethodPost, "/storage", url.Values{
 			"storage": {storageID}, "type": {"dir"}, "path": {"/srv/bosh"}, "shared": {"1"}, "content": {"images,iso,import"},
 		}},
 		{http.MethodPost, "/pools", url.Values{"poolid": {poolID}, "comment": {"everything BOSH makes"}}},
-		{http.MethodPost, "/access/roles", url.Values{"roleid": {poolRole}, "privs": {strings.Join([]string{
-			"VM.Allocate", "VM.Audit", "VM.Clone", "VM.PowerMgmt", "VM.Snapshot", "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.Network",
-			"VM.Config.CPU", "VM.Config.Memory", "VM.Config.HWType", "VM.Config.Options", "Pool.Audit",
-		}, ",")}}},
-		{http.MethodPost, "/access/roles", url.Values{"roleid": {storageRole}, "privs": {
-			"Datastore.AllocateSpace,Datastore.AllocateTemplate,Datastore.Audit,Datastore.Allocate",
-		}}},
 		{http.MethodPost, "/access/users", url.Values{"userid": {userID}}},
-		{http.MethodPut, "/access/acl", url.Values{"path": {"/pool/" + poolID}, "users": {userID}, "roles": {poolRole}}},
-		{http.MethodPut, "/access/acl", url.Values{"path": {"/storage/" + storageID}, "users": {userID}, "roles": {storageRole}}},
-		{http.MethodPut, "/access/acl", url.Values{"path": {"/sdn/zones/localnetwork"}, "users": {userID}, "roles": {"PVESDNUser"}}},
-	} {
-		if err := c.do(ctx, step.method, step.path, step.form, nil); err != nil {
+	}
+	for i, p := range cpi.Privileges(cpi.PrivilegeScope{
+		Pool: poolID, ImageStorages: []string{storageID}, ISOStorage: storageID, ImportStorage: storageID, Bridges: []string{"vmbr0"},
+	}) {
+		role := fmt.Sprintf("Bosh%d", i+1)
+		steps = append(steps,
+			step{http.MethodPost, "/access/roles", url.Values{"roleid": {role}, "privs": {strings.Join(p.Privileges, ",")}}},
+			step{http.MethodPut, "/access/acl", url.Values{"path": {p.Path}, "users": {userID}, "roles": {role}}})
+	}
+	for _, s := range steps {
+		if err := c.do(ctx, s.method, s.path, s.form, nil); err != nil {
 			return apiToken{}, err
 		}
 	}

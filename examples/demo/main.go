@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, cpi, sim string, verbose, keep bool) (err error) {
+func run(ctx context.Context, program, sim string, verbose, keep bool) (err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp("", "proxkit-demo-")
 	if err != nil {
@@ -60,9 +60,9 @@ func run(ctx context.Context, cpi, sim string, verbose, keep bool) (err error) {
 	if err != nil {
 		return fmt.Errorf("prepare the cluster: %w", err)
 	}
-	fmt.Printf("pool %s and token %s are made; the token has no right outside the pool, storage %s and the local bridges\n\n", poolID, token.id, storageID)
+	fmt.Printf("pool %s and token %s are made; the token may do what the CPI needs on that pool, storage %s and bridge vmbr0, and nothing else\n\n", poolID, token.id, storageID)
 
-	d, err := newDirector(cpi, filepath.Join(dir, "director"), cluster, token)
+	d, err := newDirector(program, filepath.Join(dir, "director"), cluster, token)
 	if err != nil {
 		return err
 	}

@@ -5,12 +5,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 
@@ -20,11 +22,19 @@ import (
 
 func main() {
 	config := flag.String("configFile", "", "JSON `file` with the configuration; without it everything comes from the request's context")
+	privileges := flag.Bool("privileges", false, "print what the API token must be allowed, for the configuration if one is given, and exit")
 	flag.Usage = func() { usage(flag.CommandLine.Output()) }
 	flag.Parse()
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "proxmox-cpi: unexpected argument %q: the request comes on standard input, see -h\n", flag.Arg(0))
 		os.Exit(2)
+	}
+	if *privileges {
+		if err := printPrivileges(os.Stdout, *config); err != nil {
+			fmt.Fprintln(os.Stderr, "proxmox-cpi:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	open := cpi.Factory(*config)
@@ -71,4 +81,25 @@ cpi-config entry, which then win:
 		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", k.Name, k.Type, k.Default, k.Meaning)
 	}
 	table.Flush()
+}
+
+// printPrivileges lists the rights to grant, one path a line.
+func printPrivileges(w io.Writer, config string) error {
+	scope := cpi.PrivilegeScope{
+		Pool: "POOL", ImageStorages: []string{"STORAGE"}, ISOStorage: "STORAGE", ImportStorage: "STORAGE", Bridges: []string{"BRIDGE"},
+	}
+	if config != "" {
+		cfg, err := cpi.LoadConfig(config, nil)
+		if err != nil {
+			return err
+		}
+		scope = cpi.PrivilegeScope{
+			Pool: cfg.Pool, ImageStorages: append(cfg.Storage, cfg.DiskStorage...), Bridges: []string{cfg.Bridge},
+			ISOStorage: cmp.Or(cfg.ISOStorage, cfg.Storage[0]), ImportStorage: cmp.Or(cfg.ImportStorage, cfg.Storage[0]),
+		}
+	}
+	for _, p := range cpi.Privileges(scope) {
+		fmt.Fprintf(w, "%s  %s\n", p.Path, strings.Join(p.Privileges, ","))
+	}
+	return nil
 }
