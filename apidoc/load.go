@@ -1,9 +1,3 @@
-// Package apidoc holds the facts about the APIs of Proxmox products that
-// proxkit is made from: for each product and version one file, without any of
-// Proxmox's prose. [Load] reads one; the generator in internal/generator and
-// the simulated cluster in pve/pvetest both work from the [Document] it returns.
-//
-// SOURCES.md says where the files come from and how to add one.
 package apidoc
 
 import (
