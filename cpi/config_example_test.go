@@ -32,12 +32,12 @@ func (cautious) DeleteStemcell(context.Context, rpc.StemcellCID) error {
 func ExampleFactory_replaceMethod() {
 	open := cpi.Factory("")
 	careful := func(ctx context.Context, call *rpc.Call) (rpc.Handler, error) {
-		if call.Method == "delete_stemcell" {
-			return cautious{rpc.Unimplemented{}}, nil
-		}
-		return open(ctx, call)
+		h, err := open(ctx, call)
+		return cautious{h}, err
 	}
-	request := strings.NewReader(`{"method":"delete_stemcell","arguments":["stemcell-0"],"context":{}}`)
+	// The whole configuration may come with the request.
+	request := strings.NewReader(`{"method": "delete_stemcell", "arguments": ["stemcell-0"],
+		"context": {"endpoint": "https://pve1:8006", "token": "cpi@pve!bosh=…", "storage": "fast"}}`)
 	if err := rpc.Serve(context.Background(), careful, request, os.Stdout, os.Stderr); err != nil {
 		os.Exit(1)
 	}
