@@ -360,7 +360,7 @@ func (c *call) eval(check *apidoc.Check, raw map[string]rawValue) error {
 	case "perm":
 		if p := check.RequireParam; p != "" {
 			if v, ok := raw[p]; !ok || v.kind == isNull {
-				return nil
+				return failPerm("")
 			}
 		}
 		path := fillPath(check.Path, raw)
