@@ -16,15 +16,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /admin
-func (c *Client) GetAdminIndex(ctx context.Context) ([]AdminIndex, error) {
-	var out []AdminIndex
+func (c *Client) GetAdminIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin", nil, &out)
 	return out, err
-}
-
-// AdminIndex is an element of the result of [Client.GetAdminIndex].
-type AdminIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListDatastores calls GET /admin/datastore.
@@ -40,16 +35,16 @@ func (c *Client) ListDatastores(ctx context.Context) ([]DatastoreListItem, error
 
 // DatastoreListItem is an element of the result of [Client.ListDatastores].
 type DatastoreListItem struct {
-	BackendType string                        `json:"backend-type"`      // One of filesystem, s3. Default filesystem.
-	MountStatus string                        `json:"mount-status"`      // One of mounted, notmounted, nonremovable. Default nonremovable.
-	Store       string                        `json:"store"`             // 3 to 32 characters.
-	Comment     *string                       `json:"comment,omitempty"` // At most 128 characters.
-	Maintenance *DatastoreListItemMaintenance `json:"maintenance,omitempty"`
+	BackendType string           `json:"backend-type"`      // One of filesystem, s3. Default filesystem.
+	MountStatus string           `json:"mount-status"`      // One of mounted, notmounted, nonremovable. Default nonremovable.
+	Store       string           `json:"store"`             // 3 to 32 characters.
+	Comment     *string          `json:"comment,omitempty"` // At most 128 characters.
+	Maintenance *MaintenanceMode `json:"maintenance,omitempty"`
 }
 
-// A DatastoreListItemMaintenance is a text of keys and values, such as the value of maintenance. It
-// keeps the text it was read from.
-type DatastoreListItemMaintenance struct {
+// A MaintenanceMode is a text of keys and values, such as the value of maintenance-mode. It keeps the
+// text it was read from.
+type MaintenanceMode struct {
 	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
 	Message *string `json:"message,omitempty"` // At most 64 characters.
 
@@ -58,24 +53,22 @@ type DatastoreListItemMaintenance struct {
 	raw string
 }
 
-// ParseDatastoreListItemMaintenance reads the text of a DatastoreListItemMaintenance.
-func ParseDatastoreListItemMaintenance(text string) (DatastoreListItemMaintenance, error) {
-	var v DatastoreListItemMaintenance
+// ParseMaintenanceMode reads the text of a MaintenanceMode.
+func ParseMaintenanceMode(text string) (MaintenanceMode, error) {
+	var v MaintenanceMode
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v DatastoreListItemMaintenance) String() string { return wire.FormatProps(v, v.raw) }
+func (v MaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreListItemMaintenance) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v MaintenanceMode) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreListItemMaintenance) UnmarshalText(text []byte) error {
-	*v = DatastoreListItemMaintenance{raw: string(text)}
+func (v *MaintenanceMode) UnmarshalText(text []byte) error {
+	*v = MaintenanceMode{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -89,15 +82,10 @@ type GetDatastoreIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /admin/datastore/{store}
-func (c *Client) GetDatastoreIndex(ctx context.Context, p GetDatastoreIndexParams) ([]DatastoreIndex, error) {
-	var out []DatastoreIndex
+func (c *Client) GetDatastoreIndex(ctx context.Context, p GetDatastoreIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}", &p, &out)
 	return out, err
-}
-
-// DatastoreIndex is an element of the result of [Client.GetDatastoreIndex].
-type DatastoreIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetDatastoreActiveOperationsParams are the parameters of [Client.GetDatastoreActiveOperations].
@@ -107,18 +95,27 @@ type GetDatastoreActiveOperationsParams struct {
 
 // GetDatastoreActiveOperations calls GET /admin/datastore/{store}/active-operations.
 //
-// The API description does not tell what the result holds. Needs Datastore.Audit on
-// /datastore/{store}.
+// Needs Datastore.Audit on /datastore/{store}.
 //
 //api:operation GET /admin/datastore/{store}/active-operations
-func (c *Client) GetDatastoreActiveOperations(ctx context.Context, p GetDatastoreActiveOperationsParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/active-operations", &p, &out)
-	return out, err
+func (c *Client) GetDatastoreActiveOperations(ctx context.Context, p GetDatastoreActiveOperationsParams) (*DatastoreActiveOperations, error) {
+	out := new(DatastoreActiveOperations)
+	if err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/active-operations", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
-// GetDatastoreCatalogParams are the parameters of [Client.GetDatastoreCatalog].
-type GetDatastoreCatalogParams struct {
+// DatastoreActiveOperations is the result of [Client.GetDatastoreActiveOperations].
+type DatastoreActiveOperations struct {
+	Read  int64 `json:"read"`
+	Write int64 `json:"write"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListDatastoreCatalogParams are the parameters of [Client.ListDatastoreCatalog].
+type ListDatastoreCatalogParams struct {
 	Store       string  `json:"store"` // 3 to 32 characters.
 	BackupID    string  `json:"backup-id"`
 	BackupTime  int64   `json:"backup-time"` // At least 1.
@@ -128,16 +125,27 @@ type GetDatastoreCatalogParams struct {
 	NS          *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreCatalog calls GET /admin/datastore/{store}/catalog.
+// ListDatastoreCatalog calls GET /admin/datastore/{store}/catalog.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/catalog
-func (c *Client) GetDatastoreCatalog(ctx context.Context, p GetDatastoreCatalogParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListDatastoreCatalog(ctx context.Context, p ListDatastoreCatalogParams) ([]DatastoreCatalogListItem, error) {
+	var out []DatastoreCatalogListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/catalog", &p, &out)
 	return out, err
+}
+
+// DatastoreCatalogListItem is an element of the result of [Client.ListDatastoreCatalog].
+type DatastoreCatalogListItem struct {
+	Filepath string  `json:"filepath"`
+	Leaf     bool    `json:"leaf"`
+	Type     string  `json:"type"`
+	Mtime    *int64  `json:"mtime,omitempty"` // Seconds since 1970.
+	Size     *uint64 `json:"size,omitempty"`  // Bytes.
+	Text     *string `json:"text,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ChangeBackupOwnerParams are the parameters of [Client.ChangeBackupOwner].
@@ -222,7 +230,7 @@ func (c *Client) ListDatastoreFiles(ctx context.Context, p ListDatastoreFilesPar
 type DatastoreFileListItem struct {
 	Filename  string  `json:"filename"`
 	CryptMode *string `json:"crypt-mode,omitempty"` // One of none, encrypt, sign-only. Default encrypt.
-	Size      *int64  `json:"size,omitempty"`       // At least 0.
+	Size      *uint64 `json:"size,omitempty"`       // At least 0. Bytes.
 }
 
 // GetGarbageCollectionStatusParams are the parameters of [Client.GetGarbageCollectionStatus].
@@ -245,14 +253,14 @@ func (c *Client) GetGarbageCollectionStatus(ctx context.Context, p GetGarbageCol
 
 // GarbageCollectionStatus is the result of [Client.GetGarbageCollectionStatus].
 type GarbageCollectionStatus struct {
-	DiskBytes      int64                              `json:"disk-bytes"`       // At least 0.
+	DiskBytes      uint64                             `json:"disk-bytes"`       // At least 0. Bytes.
 	DiskChunks     int64                              `json:"disk-chunks"`      // At least 0.
-	IndexDataBytes int64                              `json:"index-data-bytes"` // At least 0.
+	IndexDataBytes uint64                             `json:"index-data-bytes"` // At least 0. Bytes.
 	IndexFileCount int64                              `json:"index-file-count"` // At least 0.
-	PendingBytes   int64                              `json:"pending-bytes"`    // At least 0.
+	PendingBytes   uint64                             `json:"pending-bytes"`    // At least 0. Bytes.
 	PendingChunks  int64                              `json:"pending-chunks"`   // At least 0.
 	RemovedBad     int64                              `json:"removed-bad"`      // At least 0.
-	RemovedBytes   int64                              `json:"removed-bytes"`    // At least 0.
+	RemovedBytes   uint64                             `json:"removed-bytes"`    // At least 0. Bytes.
 	RemovedChunks  int64                              `json:"removed-chunks"`   // At least 0.
 	StillBad       int64                              `json:"still-bad"`        // At least 0.
 	Store          string                             `json:"store"`
@@ -297,12 +305,11 @@ type GetDatastoreGroupNotesParams struct {
 
 // GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/group-notes
-func (c *Client) GetDatastoreGroupNotes(ctx context.Context, p GetDatastoreGroupNotesParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetDatastoreGroupNotes(ctx context.Context, p GetDatastoreGroupNotesParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/group-notes", &p, &out)
 	return out, err
 }
@@ -336,14 +343,14 @@ type ListBackupGroupsParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/groups
-func (c *Client) ListBackupGroups(ctx context.Context, p ListBackupGroupsParams) ([]BackupGroupListItem, error) {
-	var out []BackupGroupListItem
+func (c *Client) ListBackupGroups(ctx context.Context, p ListBackupGroupsParams) ([]BackupGroup, error) {
+	var out []BackupGroup
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/groups", &p, &out)
 	return out, err
 }
 
-// BackupGroupListItem is an element of the result of [Client.ListBackupGroups].
-type BackupGroupListItem struct {
+// BackupGroup is an element of the result of [Client.ListBackupGroups].
+type BackupGroup struct {
 	BackupCount int64    `json:"backup-count"`
 	BackupID    string   `json:"backup-id"`
 	BackupType  string   `json:"backup-type"` // One of vm, ct, host.
@@ -513,12 +520,11 @@ type GetDatastoreNotesParams struct {
 
 // GetDatastoreNotes calls GET /admin/datastore/{store}/notes.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/notes
-func (c *Client) GetDatastoreNotes(ctx context.Context, p GetDatastoreNotesParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetDatastoreNotes(ctx context.Context, p GetDatastoreNotesParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/notes", &p, &out)
 	return out, err
 }
@@ -553,12 +559,11 @@ type GetDatastoreProtectedParams struct {
 
 // GetDatastoreProtected calls GET /admin/datastore/{store}/protected.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/protected
-func (c *Client) GetDatastoreProtected(ctx context.Context, p GetDatastoreProtectedParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetDatastoreProtected(ctx context.Context, p GetDatastoreProtectedParams) (bool, error) {
+	var out bool
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/protected", &p, &out)
 	return out, err
 }
@@ -665,23 +670,48 @@ func (c *Client) DownloadPxarFile(ctx context.Context, p DownloadPxarFileParams)
 	return c.rest.Download(ctx, http.MethodGet, "/admin/datastore/{store}/pxar-file-download", &p)
 }
 
-// GetDatastoreRRDParams are the parameters of [Client.GetDatastoreRRD].
-type GetDatastoreRRDParams struct {
+// ListDatastoreRRDParams are the parameters of [Client.ListDatastoreRRD].
+type ListDatastoreRRDParams struct {
 	Store     string `json:"store"`     // 3 to 32 characters.
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// GetDatastoreRRD calls GET /admin/datastore/{store}/rrd.
+// ListDatastoreRRD calls GET /admin/datastore/{store}/rrd.
 //
-// The API description does not tell what the result holds. Needs Datastore.Audit or Datastore.Backup
-// on /datastore/{store}.
+// Needs Datastore.Audit or Datastore.Backup on /datastore/{store}.
 //
 //api:operation GET /admin/datastore/{store}/rrd
-func (c *Client) GetDatastoreRRD(ctx context.Context, p GetDatastoreRRDParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListDatastoreRRD(ctx context.Context, p ListDatastoreRRDParams) ([]RRDPoint, error) {
+	var out []RRDPoint
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/datastore/{store}/rrd", &p, &out)
 	return out, err
+}
+
+// RRDPoint is an element of the result of [Client.ListDatastoreRRD].
+type RRDPoint struct {
+	Time       float64  `json:"time"` // Seconds since 1970.
+	Available  *float64 `json:"available,omitempty"`
+	CPU        *float64 `json:"cpu,omitempty"`
+	IOTicks    *float64 `json:"io_ticks,omitempty"`
+	IOWait     *float64 `json:"iowait,omitempty"`
+	LoadAvg    *float64 `json:"loadavg,omitempty"`
+	MemTotal   *float64 `json:"memtotal,omitempty"`
+	MemUsed    *float64 `json:"memused,omitempty"`
+	NetIn      *float64 `json:"netin,omitempty"`
+	NetOut     *float64 `json:"netout,omitempty"`
+	ReadBytes  *float64 `json:"read_bytes,omitempty"`
+	ReadIOs    *float64 `json:"read_ios,omitempty"`
+	Roottotal  *float64 `json:"roottotal,omitempty"`
+	Rootused   *float64 `json:"rootused,omitempty"`
+	SwapTotal  *float64 `json:"swaptotal,omitempty"`
+	Swapused   *float64 `json:"swapused,omitempty"`
+	Total      *float64 `json:"total,omitempty"` // Bytes.
+	Used       *float64 `json:"used,omitempty"`  // Bytes.
+	WriteBytes *float64 `json:"write_bytes,omitempty"`
+	WriteIOs   *float64 `json:"write_ios,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // RefreshDatastoreS3Params are the parameters of [Client.RefreshDatastoreS3].
@@ -729,7 +759,7 @@ type BackupSnapshotListItem struct {
 	Comment      *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Fingerprint  *string                             `json:"fingerprint,omitempty"`
 	Owner        *string                             `json:"owner,omitempty"` // 3 to 64 characters.
-	Size         *int64                              `json:"size,omitempty"`  // At least 0.
+	Size         *uint64                             `json:"size,omitempty"`  // At least 0. Bytes.
 	Verification *BackupSnapshotListItemVerification `json:"verification,omitempty"`
 }
 
@@ -778,12 +808,12 @@ func (c *Client) GetDatastoreStatus(ctx context.Context, p GetDatastoreStatusPar
 
 // DatastoreStatus is the result of [Client.GetDatastoreStatus].
 type DatastoreStatus struct {
-	Avail        int64                        `json:"avail"`        // At least 0.
+	Avail        uint64                       `json:"avail"`        // At least 0. Bytes.
 	BackendType  string                       `json:"backend-type"` // One of filesystem, s3. Default filesystem.
-	Total        int64                        `json:"total"`        // At least 0.
-	Used         int64                        `json:"used"`         // At least 0.
+	Total        uint64                       `json:"total"`        // At least 0. Bytes.
+	Used         uint64                       `json:"used"`         // At least 0. Bytes.
 	Counts       *DatastoreStatusCounts       `json:"counts,omitempty"`
-	GCStatus     *DatastoreStatusGCStatus     `json:"gc-status,omitempty"`
+	GCStatus     *GarbageCollectionCounters   `json:"gc-status,omitempty"`
 	S3Statistics *DatastoreStatusS3Statistics `json:"s3-statistics,omitempty"`
 }
 
@@ -819,28 +849,6 @@ type DatastoreStatusCountsVM struct {
 	Snapshots int64 `json:"snapshots"` // At least 0.
 }
 
-// DatastoreStatusGCStatus is part of the result of [Client.GetDatastoreStatus].
-type DatastoreStatusGCStatus struct {
-	DiskBytes      int64                              `json:"disk-bytes"`       // At least 0.
-	DiskChunks     int64                              `json:"disk-chunks"`      // At least 0.
-	IndexDataBytes int64                              `json:"index-data-bytes"` // At least 0.
-	IndexFileCount int64                              `json:"index-file-count"` // At least 0.
-	PendingBytes   int64                              `json:"pending-bytes"`    // At least 0.
-	PendingChunks  int64                              `json:"pending-chunks"`   // At least 0.
-	RemovedBad     int64                              `json:"removed-bad"`      // At least 0.
-	RemovedBytes   int64                              `json:"removed-bytes"`    // At least 0.
-	RemovedChunks  int64                              `json:"removed-chunks"`   // At least 0.
-	StillBad       int64                              `json:"still-bad"`        // At least 0.
-	CacheStats     *DatastoreStatusGCStatusCacheStats `json:"cache-stats,omitempty"`
-	UPID           *UPID                              `json:"upid,omitempty"` // At least 36 characters.
-}
-
-// DatastoreStatusGCStatusCacheStats is part of the result of [Client.GetDatastoreStatus].
-type DatastoreStatusGCStatusCacheStats struct {
-	Hits   int64 `json:"hits"`   // At least 0.
-	Misses int64 `json:"misses"` // At least 0.
-}
-
 // DatastoreStatusS3Statistics is part of the result of [Client.GetDatastoreStatus].
 type DatastoreStatusS3Statistics struct {
 	Delete     int64 `json:"delete"`     // At least 0.
@@ -850,6 +858,28 @@ type DatastoreStatusS3Statistics struct {
 	Post       int64 `json:"post"`       // At least 0.
 	Put        int64 `json:"put"`        // At least 0.
 	Uploaded   int64 `json:"uploaded"`   // At least 0.
+}
+
+// GarbageCollectionCounters is part of the result of [Client.GetDatastoreStatus].
+type GarbageCollectionCounters struct {
+	DiskBytes      uint64                               `json:"disk-bytes"`       // At least 0. Bytes.
+	DiskChunks     int64                                `json:"disk-chunks"`      // At least 0.
+	IndexDataBytes uint64                               `json:"index-data-bytes"` // At least 0. Bytes.
+	IndexFileCount int64                                `json:"index-file-count"` // At least 0.
+	PendingBytes   uint64                               `json:"pending-bytes"`    // At least 0. Bytes.
+	PendingChunks  int64                                `json:"pending-chunks"`   // At least 0.
+	RemovedBad     int64                                `json:"removed-bad"`      // At least 0.
+	RemovedBytes   uint64                               `json:"removed-bytes"`    // At least 0. Bytes.
+	RemovedChunks  int64                                `json:"removed-chunks"`   // At least 0.
+	StillBad       int64                                `json:"still-bad"`        // At least 0.
+	CacheStats     *GarbageCollectionCountersCacheStats `json:"cache-stats,omitempty"`
+	UPID           *UPID                                `json:"upid,omitempty"` // At least 36 characters.
+}
+
+// GarbageCollectionCountersCacheStats is part of the result of [Client.GetDatastoreStatus].
+type GarbageCollectionCountersCacheStats struct {
+	Hits   int64 `json:"hits"`   // At least 0.
+	Misses int64 `json:"misses"` // At least 0.
 }
 
 // UnmountDatastoreParams are the parameters of [Client.UnmountDatastore].
@@ -924,38 +954,10 @@ type ListGarbageCollectionJobsParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/gc
-func (c *Client) ListGarbageCollectionJobs(ctx context.Context, p ListGarbageCollectionJobsParams) ([]GarbageCollectionJobListItem, error) {
-	var out []GarbageCollectionJobListItem
+func (c *Client) ListGarbageCollectionJobs(ctx context.Context, p ListGarbageCollectionJobsParams) ([]GarbageCollectionStatus, error) {
+	var out []GarbageCollectionStatus
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/gc", &p, &out)
 	return out, err
-}
-
-// GarbageCollectionJobListItem is an element of the result of [Client.ListGarbageCollectionJobs].
-type GarbageCollectionJobListItem struct {
-	DiskBytes      int64                                   `json:"disk-bytes"`       // At least 0.
-	DiskChunks     int64                                   `json:"disk-chunks"`      // At least 0.
-	IndexDataBytes int64                                   `json:"index-data-bytes"` // At least 0.
-	IndexFileCount int64                                   `json:"index-file-count"` // At least 0.
-	PendingBytes   int64                                   `json:"pending-bytes"`    // At least 0.
-	PendingChunks  int64                                   `json:"pending-chunks"`   // At least 0.
-	RemovedBad     int64                                   `json:"removed-bad"`      // At least 0.
-	RemovedBytes   int64                                   `json:"removed-bytes"`    // At least 0.
-	RemovedChunks  int64                                   `json:"removed-chunks"`   // At least 0.
-	StillBad       int64                                   `json:"still-bad"`        // At least 0.
-	Store          string                                  `json:"store"`
-	CacheStats     *GarbageCollectionJobListItemCacheStats `json:"cache-stats,omitempty"`
-	Duration       *int64                                  `json:"duration,omitempty"`
-	LastRunEndTime *int64                                  `json:"last-run-endtime,omitempty"`
-	LastRunState   *string                                 `json:"last-run-state,omitempty"`
-	NextRun        *int64                                  `json:"next-run,omitempty"`
-	Schedule       *string                                 `json:"schedule,omitempty"`
-	UPID           *UPID                                   `json:"upid,omitempty"` // At least 36 characters.
-}
-
-// GarbageCollectionJobListItemCacheStats is part of the result of [Client.ListGarbageCollectionJobs].
-type GarbageCollectionJobListItemCacheStats struct {
-	Hits   int64 `json:"hits"`   // At least 0.
-	Misses int64 `json:"misses"` // At least 0.
 }
 
 // GetGarbageCollectionJobParams are the parameters of [Client.GetGarbageCollectionJob].
@@ -968,38 +970,10 @@ type GetGarbageCollectionJobParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/gc/{store}
-func (c *Client) GetGarbageCollectionJob(ctx context.Context, p GetGarbageCollectionJobParams) ([]GetGarbageCollectionJobItem, error) {
-	var out []GetGarbageCollectionJobItem
+func (c *Client) GetGarbageCollectionJob(ctx context.Context, p GetGarbageCollectionJobParams) ([]GarbageCollectionStatus, error) {
+	var out []GarbageCollectionStatus
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/gc/{store}", &p, &out)
 	return out, err
-}
-
-// GetGarbageCollectionJobItem is an element of the result of [Client.GetGarbageCollectionJob].
-type GetGarbageCollectionJobItem struct {
-	DiskBytes      int64                                  `json:"disk-bytes"`       // At least 0.
-	DiskChunks     int64                                  `json:"disk-chunks"`      // At least 0.
-	IndexDataBytes int64                                  `json:"index-data-bytes"` // At least 0.
-	IndexFileCount int64                                  `json:"index-file-count"` // At least 0.
-	PendingBytes   int64                                  `json:"pending-bytes"`    // At least 0.
-	PendingChunks  int64                                  `json:"pending-chunks"`   // At least 0.
-	RemovedBad     int64                                  `json:"removed-bad"`      // At least 0.
-	RemovedBytes   int64                                  `json:"removed-bytes"`    // At least 0.
-	RemovedChunks  int64                                  `json:"removed-chunks"`   // At least 0.
-	StillBad       int64                                  `json:"still-bad"`        // At least 0.
-	Store          string                                 `json:"store"`
-	CacheStats     *GetGarbageCollectionJobItemCacheStats `json:"cache-stats,omitempty"`
-	Duration       *int64                                 `json:"duration,omitempty"`
-	LastRunEndTime *int64                                 `json:"last-run-endtime,omitempty"`
-	LastRunState   *string                                `json:"last-run-state,omitempty"`
-	NextRun        *int64                                 `json:"next-run,omitempty"`
-	Schedule       *string                                `json:"schedule,omitempty"`
-	UPID           *UPID                                  `json:"upid,omitempty"` // At least 36 characters.
-}
-
-// GetGarbageCollectionJobItemCacheStats is part of the result of [Client.GetGarbageCollectionJob].
-type GetGarbageCollectionJobItemCacheStats struct {
-	Hits   int64 `json:"hits"`   // At least 0.
-	Misses int64 `json:"misses"` // At least 0.
 }
 
 // ListAdminMetricServers calls GET /admin/metrics.
@@ -1069,15 +1043,10 @@ type GetPruneJobStatusIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /admin/prune/{id}
-func (c *Client) GetPruneJobStatusIndex(ctx context.Context, p GetPruneJobStatusIndexParams) ([]PruneJobStatusIndex, error) {
-	var out []PruneJobStatusIndex
+func (c *Client) GetPruneJobStatusIndex(ctx context.Context, p GetPruneJobStatusIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/prune/{id}", &p, &out)
 	return out, err
-}
-
-// PruneJobStatusIndex is an element of the result of [Client.GetPruneJobStatusIndex].
-type PruneJobStatusIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // RunPruneJobParams are the parameters of [Client.RunPruneJob].
@@ -1087,11 +1056,14 @@ type RunPruneJobParams struct {
 
 // RunPruneJob calls POST /admin/prune/{id}/run.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /admin/prune/{id}/run
-func (c *Client) RunPruneJob(ctx context.Context, p RunPruneJobParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/admin/prune/{id}/run", &p, nil)
+func (c *Client) RunPruneJob(ctx context.Context, p RunPruneJobParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/admin/prune/{id}/run", &p, &out)
+	return out, err
 }
 
 // GetS3EndpointIndexParams are the parameters of [Client.GetS3EndpointIndex].
@@ -1104,15 +1076,10 @@ type GetS3EndpointIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /admin/s3/{s3-endpoint-id}
-func (c *Client) GetS3EndpointIndex(ctx context.Context, p GetS3EndpointIndexParams) ([]S3EndpointIndex, error) {
-	var out []S3EndpointIndex
+func (c *Client) GetS3EndpointIndex(ctx context.Context, p GetS3EndpointIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/s3/{s3-endpoint-id}", &p, &out)
 	return out, err
-}
-
-// S3EndpointIndex is an element of the result of [Client.GetS3EndpointIndex].
-type S3EndpointIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // CheckS3EndpointParams are the parameters of [Client.CheckS3Endpoint].
@@ -1208,15 +1175,10 @@ type GetSyncJobStatusIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /admin/sync/{id}
-func (c *Client) GetSyncJobStatusIndex(ctx context.Context, p GetSyncJobStatusIndexParams) ([]SyncJobStatusIndex, error) {
-	var out []SyncJobStatusIndex
+func (c *Client) GetSyncJobStatusIndex(ctx context.Context, p GetSyncJobStatusIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/sync/{id}", &p, &out)
 	return out, err
-}
-
-// SyncJobStatusIndex is an element of the result of [Client.GetSyncJobStatusIndex].
-type SyncJobStatusIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // RunSyncJobParams are the parameters of [Client.RunSyncJob].
@@ -1226,11 +1188,14 @@ type RunSyncJobParams struct {
 
 // RunSyncJob calls POST /admin/sync/{id}/run.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /admin/sync/{id}/run
-func (c *Client) RunSyncJob(ctx context.Context, p RunSyncJobParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/admin/sync/{id}/run", &p, nil)
+func (c *Client) RunSyncJob(ctx context.Context, p RunSyncJobParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/admin/sync/{id}/run", &p, &out)
+	return out, err
 }
 
 // ListTrafficControlStatus calls GET /admin/traffic-control.
@@ -1303,15 +1268,10 @@ type GetVerifyJobStatusIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /admin/verify/{id}
-func (c *Client) GetVerifyJobStatusIndex(ctx context.Context, p GetVerifyJobStatusIndexParams) ([]VerifyJobStatusIndex, error) {
-	var out []VerifyJobStatusIndex
+func (c *Client) GetVerifyJobStatusIndex(ctx context.Context, p GetVerifyJobStatusIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/admin/verify/{id}", &p, &out)
 	return out, err
-}
-
-// VerifyJobStatusIndex is an element of the result of [Client.GetVerifyJobStatusIndex].
-type VerifyJobStatusIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // RunVerifyJobParams are the parameters of [Client.RunVerifyJob].
@@ -1321,9 +1281,12 @@ type RunVerifyJobParams struct {
 
 // RunVerifyJob calls POST /admin/verify/{id}/run.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /admin/verify/{id}/run
-func (c *Client) RunVerifyJob(ctx context.Context, p RunVerifyJobParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/admin/verify/{id}/run", &p, nil)
+func (c *Client) RunVerifyJob(ctx context.Context, p RunVerifyJobParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/admin/verify/{id}/run", &p, &out)
+	return out, err
 }

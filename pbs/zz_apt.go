@@ -18,15 +18,10 @@ type GetAPTIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/apt
-func (c *Client) GetAPTIndex(ctx context.Context, p GetAPTIndexParams) ([]APTIndex, error) {
-	var out []APTIndex
+func (c *Client) GetAPTIndex(ctx context.Context, p GetAPTIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/apt", &p, &out)
 	return out, err
-}
-
-// APTIndex is an element of the result of [Client.GetAPTIndex].
-type APTIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetAPTChangelogParams are the parameters of [Client.GetAPTChangelog].
@@ -38,11 +33,11 @@ type GetAPTChangelogParams struct {
 
 // GetAPTChangelog calls GET /nodes/{node}/apt/changelog.
 //
-// The result names the task that does the work. Needs Sys.Modify on /.
+// Needs Sys.Modify on /.
 //
 //api:operation GET /nodes/{node}/apt/changelog
-func (c *Client) GetAPTChangelog(ctx context.Context, p GetAPTChangelogParams) (UPID, error) {
-	var out UPID
+func (c *Client) GetAPTChangelog(ctx context.Context, p GetAPTChangelogParams) (string, error) {
+	var out string
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/apt/changelog", &p, &out)
 	return out, err
 }
@@ -168,14 +163,14 @@ type ListAPTUpdatesParams struct {
 // Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/apt/update
-func (c *Client) ListAPTUpdates(ctx context.Context, p ListAPTUpdatesParams) ([]APTUpdateListItem, error) {
-	var out []APTUpdateListItem
+func (c *Client) ListAPTUpdates(ctx context.Context, p ListAPTUpdatesParams) ([]APTPackage, error) {
+	var out []APTPackage
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/apt/update", &p, &out)
 	return out, err
 }
 
-// APTUpdateListItem is an element of the result of [Client.ListAPTUpdates].
-type APTUpdateListItem struct {
+// APTPackage is an element of the result of [Client.ListAPTUpdates].
+type APTPackage struct {
 	Arch        string  `json:"Arch"`
 	Description string  `json:"Description"`
 	Origin      string  `json:"Origin"`
@@ -216,22 +211,8 @@ type ListAPTVersionsParams struct {
 // Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/apt/versions
-func (c *Client) ListAPTVersions(ctx context.Context, p ListAPTVersionsParams) ([]APTVersionListItem, error) {
-	var out []APTVersionListItem
+func (c *Client) ListAPTVersions(ctx context.Context, p ListAPTVersionsParams) ([]APTPackage, error) {
+	var out []APTPackage
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/apt/versions", &p, &out)
 	return out, err
-}
-
-// APTVersionListItem is an element of the result of [Client.ListAPTVersions].
-type APTVersionListItem struct {
-	Arch        string  `json:"Arch"`
-	Description string  `json:"Description"`
-	Origin      string  `json:"Origin"`
-	Package     string  `json:"Package"`
-	Priority    string  `json:"Priority"`
-	Section     string  `json:"Section"`
-	Title       string  `json:"Title"`
-	Version     string  `json:"Version"`
-	ExtraInfo   *string `json:"ExtraInfo,omitempty"`
-	OldVersion  *string `json:"OldVersion,omitempty"`
 }

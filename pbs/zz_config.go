@@ -6,8 +6,6 @@ package pbs
 import (
 	"context"
 	"net/http"
-
-	"github.com/proxkit/proxkit/internal/wire"
 )
 
 // GetConfigIndex calls GET /config.
@@ -15,15 +13,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config
-func (c *Client) GetConfigIndex(ctx context.Context) ([]ConfigIndex, error) {
-	var out []ConfigIndex
+func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config", nil, &out)
 	return out, err
-}
-
-// ConfigIndex is an element of the result of [Client.GetConfigIndex].
-type ConfigIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListChangerConfig calls GET /config/changer.
@@ -31,14 +24,14 @@ type ConfigIndex struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/changer
-func (c *Client) ListChangerConfig(ctx context.Context) ([]ChangerConfigListItem, error) {
-	var out []ChangerConfigListItem
+func (c *Client) ListChangerConfig(ctx context.Context) ([]ChangerConfig, error) {
+	var out []ChangerConfig
 	err := c.rest.Call(ctx, http.MethodGet, "/config/changer", nil, &out)
 	return out, err
 }
 
-// ChangerConfigListItem is an element of the result of [Client.ListChangerConfig].
-type ChangerConfigListItem struct {
+// ChangerConfig is an element of the result of [Client.ListChangerConfig].
+type ChangerConfig struct {
 	Name              string   `json:"name"` // 3 to 32 characters.
 	Path              string   `json:"path"`
 	EjectBeforeUnload *bool    `json:"eject-before-unload,omitempty"` // Default false.
@@ -80,14 +73,6 @@ func (c *Client) GetChangerConfig(ctx context.Context, p GetChangerConfigParams)
 	return out, nil
 }
 
-// ChangerConfig is the result of [Client.GetChangerConfig].
-type ChangerConfig struct {
-	Name              string   `json:"name"` // 3 to 32 characters.
-	Path              string   `json:"path"`
-	EjectBeforeUnload *bool    `json:"eject-before-unload,omitempty"` // Default false.
-	ExportSlots       []string `json:"export-slots,omitempty" px:"list"`
-}
-
 // UpdateChangerConfigParams are the parameters of [Client.UpdateChangerConfig].
 type UpdateChangerConfigParams struct {
 	Name              string   `json:"name"`             // 3 to 32 characters.
@@ -126,14 +111,14 @@ func (c *Client) DeleteChangerConfig(ctx context.Context, p DeleteChangerConfigP
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/drive
-func (c *Client) ListDriveConfig(ctx context.Context) ([]DriveConfigListItem, error) {
-	var out []DriveConfigListItem
+func (c *Client) ListDriveConfig(ctx context.Context) ([]DriveConfig, error) {
+	var out []DriveConfig
 	err := c.rest.Call(ctx, http.MethodGet, "/config/drive", nil, &out)
 	return out, err
 }
 
-// DriveConfigListItem is an element of the result of [Client.ListDriveConfig].
-type DriveConfigListItem struct {
+// DriveConfig is an element of the result of [Client.ListDriveConfig].
+type DriveConfig struct {
 	Name            string  `json:"name"` // 3 to 32 characters.
 	Path            string  `json:"path"`
 	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
@@ -173,14 +158,6 @@ func (c *Client) GetDriveConfig(ctx context.Context, p GetDriveConfigParams) (*D
 		return nil, err
 	}
 	return out, nil
-}
-
-// DriveConfig is the result of [Client.GetDriveConfig].
-type DriveConfig struct {
-	Name            string  `json:"name"` // 3 to 32 characters.
-	Path            string  `json:"path"`
-	Changer         *string `json:"changer,omitempty"`          // 3 to 32 characters.
-	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 }
 
 // UpdateDriveConfigParams are the parameters of [Client.UpdateDriveConfig].
@@ -294,14 +271,14 @@ func (c *Client) DeleteEncryptionKey(ctx context.Context, p DeleteEncryptionKeyP
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/media-pool
-func (c *Client) ListMediaPools(ctx context.Context) ([]MediaPoolListItem, error) {
-	var out []MediaPoolListItem
+func (c *Client) ListMediaPools(ctx context.Context) ([]MediaPool, error) {
+	var out []MediaPool
 	err := c.rest.Call(ctx, http.MethodGet, "/config/media-pool", nil, &out)
 	return out, err
 }
 
-// MediaPoolListItem is an element of the result of [Client.ListMediaPools].
-type MediaPoolListItem struct {
+// MediaPool is an element of the result of [Client.ListMediaPools].
+type MediaPool struct {
 	Name       string  `json:"name"` // 2 to 32 characters.
 	Allocation *string `json:"allocation,omitempty"`
 	Comment    *string `json:"comment,omitempty"` // At most 128 characters.
@@ -347,16 +324,6 @@ func (c *Client) GetMediaPool(ctx context.Context, p GetMediaPoolParams) (*Media
 	return out, nil
 }
 
-// MediaPool is the result of [Client.GetMediaPool].
-type MediaPool struct {
-	Name       string  `json:"name"` // 2 to 32 characters.
-	Allocation *string `json:"allocation,omitempty"`
-	Comment    *string `json:"comment,omitempty"` // At most 128 characters.
-	Encrypt    *string `json:"encrypt,omitempty"`
-	Retention  *string `json:"retention,omitempty"`
-	Template   *string `json:"template,omitempty"` // 2 to 64 characters.
-}
-
 // UpdateMediaPoolParams are the parameters of [Client.UpdateMediaPool].
 type UpdateMediaPoolParams struct {
 	Name       string   `json:"name"` // 2 to 32 characters.
@@ -396,14 +363,14 @@ func (c *Client) DeleteMediaPool(ctx context.Context, p DeleteMediaPoolParams) e
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/prune
-func (c *Client) ListPruneJobs(ctx context.Context) ([]PruneJobListItem, error) {
-	var out []PruneJobListItem
+func (c *Client) ListPruneJobs(ctx context.Context) ([]PruneJob, error) {
+	var out []PruneJob
 	err := c.rest.Call(ctx, http.MethodGet, "/config/prune", nil, &out)
 	return out, err
 }
 
-// PruneJobListItem is an element of the result of [Client.ListPruneJobs].
-type PruneJobListItem struct {
+// PruneJob is an element of the result of [Client.ListPruneJobs].
+type PruneJob struct {
 	ID          string  `json:"id"` // 3 to 32 characters.
 	Schedule    string  `json:"schedule"`
 	Store       string  `json:"store"`                  // 3 to 32 characters.
@@ -463,23 +430,6 @@ func (c *Client) GetPruneJob(ctx context.Context, p GetPruneJobParams) (*PruneJo
 	return out, nil
 }
 
-// PruneJob is the result of [Client.GetPruneJob].
-type PruneJob struct {
-	ID          string  `json:"id"` // 3 to 32 characters.
-	Schedule    string  `json:"schedule"`
-	Store       string  `json:"store"`                  // 3 to 32 characters.
-	Comment     *string `json:"comment,omitempty"`      // At most 128 characters.
-	Disable     *bool   `json:"disable,omitempty"`      // Default false.
-	KeepDaily   *int64  `json:"keep-daily,omitempty"`   // At least 1.
-	KeepHourly  *int64  `json:"keep-hourly,omitempty"`  // At least 1.
-	KeepLast    *int64  `json:"keep-last,omitempty"`    // At least 1.
-	KeepMonthly *int64  `json:"keep-monthly,omitempty"` // At least 1.
-	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
-	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
-	MaxDepth    *int64  `json:"max-depth,omitempty"`    // 0 to 7.
-	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
-}
-
 // UpdatePruneJobParams are the parameters of [Client.UpdatePruneJob].
 type UpdatePruneJobParams struct {
 	ID      string  `json:"id"`                // 3 to 32 characters.
@@ -530,14 +480,14 @@ func (c *Client) DeletePruneJob(ctx context.Context, p DeletePruneJobParams) err
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/tape-backup-job
-func (c *Client) ListTapeBackupJobs(ctx context.Context) ([]TapeBackupJobListItem, error) {
-	var out []TapeBackupJobListItem
+func (c *Client) ListTapeBackupJobs(ctx context.Context) ([]TapeBackupJob, error) {
+	var out []TapeBackupJob
 	err := c.rest.Call(ctx, http.MethodGet, "/config/tape-backup-job", nil, &out)
 	return out, err
 }
 
-// TapeBackupJobListItem is an element of the result of [Client.ListTapeBackupJobs].
-type TapeBackupJobListItem struct {
+// TapeBackupJob is an element of the result of [Client.ListTapeBackupJobs].
+type TapeBackupJob struct {
 	Drive            string   `json:"drive"`             // 3 to 32 characters.
 	ID               string   `json:"id"`                // 3 to 32 characters.
 	Pool             string   `json:"pool"`              // 2 to 32 characters.
@@ -601,25 +551,6 @@ func (c *Client) GetTapeBackupJob(ctx context.Context, p GetTapeBackupJobParams)
 	return out, nil
 }
 
-// TapeBackupJob is the result of [Client.GetTapeBackupJob].
-type TapeBackupJob struct {
-	Drive            string   `json:"drive"`             // 3 to 32 characters.
-	ID               string   `json:"id"`                // 3 to 32 characters.
-	Pool             string   `json:"pool"`              // 2 to 32 characters.
-	Store            string   `json:"store"`             // 3 to 32 characters.
-	Comment          *string  `json:"comment,omitempty"` // At most 128 characters.
-	EjectMedia       *bool    `json:"eject-media,omitempty"`
-	ExportMediaSet   *bool    `json:"export-media-set,omitempty"`
-	GroupFilter      []string `json:"group-filter,omitempty"`
-	LatestOnly       *bool    `json:"latest-only,omitempty"`
-	MaxDepth         *int64   `json:"max-depth,omitempty"`         // 0 to 7. Default 7.
-	NS               *string  `json:"ns,omitempty"`                // At most 256 characters.
-	NotificationMode *string  `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
-	NotifyUser       *string  `json:"notify-user,omitempty"`       // 3 to 64 characters.
-	Schedule         *string  `json:"schedule,omitempty"`
-	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
-}
-
 // UpdateTapeBackupJobParams are the parameters of [Client.UpdateTapeBackupJob].
 type UpdateTapeBackupJobParams struct {
 	ID      string  `json:"id"`                // 3 to 32 characters.
@@ -672,14 +603,14 @@ func (c *Client) DeleteTapeBackupJob(ctx context.Context, p DeleteTapeBackupJobP
 // Needs Tape.Audit on /tape/pool.
 //
 //api:operation GET /config/tape-encryption-keys
-func (c *Client) ListTapeEncryptionKeys(ctx context.Context) ([]TapeEncryptionKeyListItem, error) {
-	var out []TapeEncryptionKeyListItem
+func (c *Client) ListTapeEncryptionKeys(ctx context.Context) ([]TapeEncryptionKey, error) {
+	var out []TapeEncryptionKey
 	err := c.rest.Call(ctx, http.MethodGet, "/config/tape-encryption-keys", nil, &out)
 	return out, err
 }
 
-// TapeEncryptionKeyListItem is an element of the result of [Client.ListTapeEncryptionKeys].
-type TapeEncryptionKeyListItem struct {
+// TapeEncryptionKey is an element of the result of [Client.ListTapeEncryptionKeys].
+type TapeEncryptionKey struct {
 	Created     int64   `json:"created"`
 	Kdf         string  `json:"kdf"` // One of none, scrypt, pbkdf2. Default scrypt.
 	Modified    int64   `json:"modified"`
@@ -725,16 +656,6 @@ func (c *Client) GetTapeEncryptionKey(ctx context.Context, p GetTapeEncryptionKe
 	return out, nil
 }
 
-// TapeEncryptionKey is the result of [Client.GetTapeEncryptionKey].
-type TapeEncryptionKey struct {
-	Created     int64   `json:"created"`
-	Kdf         string  `json:"kdf"` // One of none, scrypt, pbkdf2. Default scrypt.
-	Modified    int64   `json:"modified"`
-	Fingerprint *string `json:"fingerprint,omitempty"`
-	Hint        *string `json:"hint,omitempty"`
-	Path        *string `json:"path,omitempty"`
-}
-
 // UpdateTapeEncryptionKeyParams are the parameters of [Client.UpdateTapeEncryptionKey].
 type UpdateTapeEncryptionKeyParams struct {
 	Fingerprint string  `json:"fingerprint"`
@@ -775,14 +696,14 @@ func (c *Client) DeleteTapeEncryptionKey(ctx context.Context, p DeleteTapeEncryp
 // Needs Sys.Modify on /.
 //
 //api:operation GET /config/traffic-control
-func (c *Client) ListTrafficControlRules(ctx context.Context) ([]TrafficControlRuleListItem, error) {
-	var out []TrafficControlRuleListItem
+func (c *Client) ListTrafficControlRules(ctx context.Context) ([]TrafficControlRule, error) {
+	var out []TrafficControlRule
 	err := c.rest.Call(ctx, http.MethodGet, "/config/traffic-control", nil, &out)
 	return out, err
 }
 
-// TrafficControlRuleListItem is an element of the result of [Client.ListTrafficControlRules].
-type TrafficControlRuleListItem struct {
+// TrafficControlRule is an element of the result of [Client.ListTrafficControlRules].
+type TrafficControlRule struct {
 	Name      string   `json:"name"`                // 3 to 32 characters.
 	Network   []string `json:"network"`             // Each at most 43 characters.
 	BurstIn   *string  `json:"burst-in,omitempty"`  // At most 64 characters.
@@ -834,19 +755,6 @@ func (c *Client) GetTrafficControlRule(ctx context.Context, p GetTrafficControlR
 	return out, nil
 }
 
-// TrafficControlRule is the result of [Client.GetTrafficControlRule].
-type TrafficControlRule struct {
-	Name      string   `json:"name"`                // 3 to 32 characters.
-	Network   []string `json:"network"`             // Each at most 43 characters.
-	BurstIn   *string  `json:"burst-in,omitempty"`  // At most 64 characters.
-	BurstOut  *string  `json:"burst-out,omitempty"` // At most 64 characters.
-	Comment   *string  `json:"comment,omitempty"`   // At most 128 characters.
-	RateIn    *string  `json:"rate-in,omitempty"`   // At most 64 characters.
-	RateOut   *string  `json:"rate-out,omitempty"`  // At most 64 characters.
-	Timeframe []string `json:"timeframe,omitempty"`
-	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
-}
-
 // UpdateTrafficControlRuleParams are the parameters of [Client.UpdateTrafficControlRule].
 type UpdateTrafficControlRuleParams struct {
 	Name      string   `json:"name"`                // 3 to 32 characters.
@@ -891,14 +799,14 @@ func (c *Client) DeleteTrafficControlRule(ctx context.Context, p DeleteTrafficCo
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/verify
-func (c *Client) ListVerifyJobs(ctx context.Context) ([]VerifyJobListItem, error) {
-	var out []VerifyJobListItem
+func (c *Client) ListVerifyJobs(ctx context.Context) ([]VerifyJob, error) {
+	var out []VerifyJob
 	err := c.rest.Call(ctx, http.MethodGet, "/config/verify", nil, &out)
 	return out, err
 }
 
-// VerifyJobListItem is an element of the result of [Client.ListVerifyJobs].
-type VerifyJobListItem struct {
+// VerifyJob is an element of the result of [Client.ListVerifyJobs].
+type VerifyJob struct {
 	ID             string  `json:"id"`                        // 3 to 32 characters.
 	Store          string  `json:"store"`                     // 3 to 32 characters.
 	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
@@ -952,20 +860,6 @@ func (c *Client) GetVerifyJob(ctx context.Context, p GetVerifyJobParams) (*Verif
 	return out, nil
 }
 
-// VerifyJob is the result of [Client.GetVerifyJob].
-type VerifyJob struct {
-	ID             string  `json:"id"`                        // 3 to 32 characters.
-	Store          string  `json:"store"`                     // 3 to 32 characters.
-	Comment        *string `json:"comment,omitempty"`         // At most 128 characters.
-	IgnoreVerified *bool   `json:"ignore-verified,omitempty"` // Default true.
-	MaxDepth       *int64  `json:"max-depth,omitempty"`       // 0 to 7. Default 7.
-	NS             *string `json:"ns,omitempty"`              // At most 256 characters.
-	OutdatedAfter  *int64  `json:"outdated-after,omitempty"`  // At least 0.
-	ReadThreads    *int64  `json:"read-threads,omitempty"`    // 1 to 32. Default 1.
-	Schedule       *string `json:"schedule,omitempty"`
-	VerifyThreads  *int64  `json:"verify-threads,omitempty"` // 1 to 32. Default 4.
-}
-
 // UpdateVerifyJobParams are the parameters of [Client.UpdateVerifyJob].
 type UpdateVerifyJobParams struct {
 	ID      string  `json:"id"`                // 3 to 32 characters.
@@ -1006,191 +900,4 @@ type DeleteVerifyJobParams struct {
 //api:operation DELETE /config/verify/{id}
 func (c *Client) DeleteVerifyJob(ctx context.Context, p DeleteVerifyJobParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/verify/{id}", &p, nil)
-}
-
-// GetNodeConfigParams are the parameters of [Client.GetNodeConfig].
-type GetNodeConfigParams struct {
-	Node string `json:"node"`
-}
-
-// GetNodeConfig calls GET /nodes/{node}/config.
-//
-// Needs Sys.Audit on /system.
-//
-//api:operation GET /nodes/{node}/config
-func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
-	out := new(NodeConfig)
-	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/config", &p, out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// NodeConfig is the result of [Client.GetNodeConfig].
-type NodeConfig struct {
-	ACME         *NodeConfigACME              `json:"acme,omitempty"`
-	ACMEDomain   map[int]NodeConfigACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
-	CiphersTLS12 *string                      `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS13 *string                      `json:"ciphers-tls-1.3,omitempty"`
-	ConsentText  *string                      `json:"consent-text,omitempty"` // At most 65536 characters.
-	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
-	// ru, sl, sv, tr, zh_CN, zh_TW.
-	DefaultLang    *string `json:"default-lang,omitempty"`
-	Description    *string `json:"description,omitempty"`
-	EmailFrom      *string `json:"email-from,omitempty"` // 2 to 64 characters.
-	HTTPProxy      *string `json:"http-proxy,omitempty"` // At most 128 characters.
-	Location       *string `json:"location,omitempty"`
-	TaskLogMaxDays *int64  `json:"task-log-max-days,omitempty"` // At least 0.
-}
-
-// A NodeConfigACME is a text of keys and values, such as the value of acme. It keeps the text it was
-// read from.
-type NodeConfigACME struct {
-	Account string `json:"account"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseNodeConfigACME reads the text of a NodeConfigACME.
-func ParseNodeConfigACME(text string) (NodeConfigACME, error) {
-	var v NodeConfigACME
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v NodeConfigACME) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v NodeConfigACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *NodeConfigACME) UnmarshalText(text []byte) error {
-	*v = NodeConfigACME{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A NodeConfigACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the
-// text it was read from.
-type NodeConfigACMEDomain struct {
-	Domain string  `json:"domain" px:"default"`
-	Alias  *string `json:"alias,omitempty"`
-	Plugin *string `json:"plugin,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseNodeConfigACMEDomain reads the text of a NodeConfigACMEDomain.
-func ParseNodeConfigACMEDomain(text string) (NodeConfigACMEDomain, error) {
-	var v NodeConfigACMEDomain
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v NodeConfigACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v NodeConfigACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *NodeConfigACMEDomain) UnmarshalText(text []byte) error {
-	*v = NodeConfigACMEDomain{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// UpdateNodeConfigParams are the parameters of [Client.UpdateNodeConfig].
-type UpdateNodeConfigParams struct {
-	Node         string                             `json:"node"`
-	ACME         *UpdateNodeConfigACME              `json:"acme,omitempty"`
-	ACMEDomain   map[int]UpdateNodeConfigACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
-	CiphersTLS12 *string                            `json:"ciphers-tls-1.2,omitempty"`
-	CiphersTLS13 *string                            `json:"ciphers-tls-1.3,omitempty"`
-	ConsentText  *string                            `json:"consent-text,omitempty"` // At most 65536 characters.
-	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
-	// ru, sl, sv, tr, zh_CN, zh_TW.
-	DefaultLang *string `json:"default-lang,omitempty"`
-	// Any of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4, http-proxy,
-	// email-from, ciphers-tls-1.3, ciphers-tls-1.2, default-lang, description,
-	// task-log-max-days, consent-text, location.
-	Delete         []string `json:"delete,omitempty"`
-	Description    *string  `json:"description,omitempty"`
-	Digest         *string  `json:"digest,omitempty"`
-	EmailFrom      *string  `json:"email-from,omitempty"` // 2 to 64 characters.
-	HTTPProxy      *string  `json:"http-proxy,omitempty"` // At most 128 characters.
-	Location       *string  `json:"location,omitempty"`
-	TaskLogMaxDays *int64   `json:"task-log-max-days,omitempty"` // At least 0.
-}
-
-// UpdateNodeConfig calls PUT /nodes/{node}/config.
-//
-// Needs Sys.Modify on /system.
-//
-//api:operation PUT /nodes/{node}/config
-func (c *Client) UpdateNodeConfig(ctx context.Context, p UpdateNodeConfigParams) error {
-	return c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/config", &p, nil)
-}
-
-// A UpdateNodeConfigACME is a text of keys and values, such as the value of acme. It keeps the text it
-// was read from.
-type UpdateNodeConfigACME struct {
-	Account string `json:"account"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateNodeConfigACME reads the text of a UpdateNodeConfigACME.
-func ParseUpdateNodeConfigACME(text string) (UpdateNodeConfigACME, error) {
-	var v UpdateNodeConfigACME
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateNodeConfigACME) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateNodeConfigACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateNodeConfigACME) UnmarshalText(text []byte) error {
-	*v = UpdateNodeConfigACME{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateNodeConfigACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps
-// the text it was read from.
-type UpdateNodeConfigACMEDomain struct {
-	Domain string  `json:"domain" px:"default"`
-	Alias  *string `json:"alias,omitempty"`
-	Plugin *string `json:"plugin,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateNodeConfigACMEDomain reads the text of a UpdateNodeConfigACMEDomain.
-func ParseUpdateNodeConfigACMEDomain(text string) (UpdateNodeConfigACMEDomain, error) {
-	var v UpdateNodeConfigACMEDomain
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateNodeConfigACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateNodeConfigACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateNodeConfigACMEDomain) UnmarshalText(text []byte) error {
-	*v = UpdateNodeConfigACMEDomain{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }

@@ -14,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config/acme
-func (c *Client) GetACMEIndex(ctx context.Context) ([]ACMEIndex, error) {
-	var out []ACMEIndex
+func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/acme", nil, &out)
 	return out, err
-}
-
-// ACMEIndex is an element of the result of [Client.GetACMEIndex].
-type ACMEIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListACMEAccounts calls GET /config/acme/account.
@@ -53,11 +48,13 @@ type CreateACMEAccountParams struct {
 
 // CreateACMEAccount calls POST /config/acme/account.
 //
-// Needs Sys.Modify on /system/certificates.
+// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation POST /config/acme/account
-func (c *Client) CreateACMEAccount(ctx context.Context, p CreateACMEAccountParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/config/acme/account", &p, nil)
+func (c *Client) CreateACMEAccount(ctx context.Context, p CreateACMEAccountParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/config/acme/account", &p, &out)
+	return out, err
 }
 
 // GetACMEAccountParams are the parameters of [Client.GetACMEAccount].
@@ -113,11 +110,13 @@ type UpdateACMEAccountParams struct {
 
 // UpdateACMEAccount calls PUT /config/acme/account/{name}.
 //
-// Needs Sys.Modify on /system/certificates.
+// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation PUT /config/acme/account/{name}
-func (c *Client) UpdateACMEAccount(ctx context.Context, p UpdateACMEAccountParams) error {
-	return c.rest.Call(ctx, http.MethodPut, "/config/acme/account/{name}", &p, nil)
+func (c *Client) UpdateACMEAccount(ctx context.Context, p UpdateACMEAccountParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPut, "/config/acme/account/{name}", &p, &out)
+	return out, err
 }
 
 // DeleteACMEAccountParams are the parameters of [Client.DeleteACMEAccount].
@@ -128,11 +127,13 @@ type DeleteACMEAccountParams struct {
 
 // DeleteACMEAccount calls DELETE /config/acme/account/{name}.
 //
-// Needs Sys.Modify on /system/certificates.
+// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation DELETE /config/acme/account/{name}
-func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParams) error {
-	return c.rest.Call(ctx, http.MethodDelete, "/config/acme/account/{name}", &p, nil)
+func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodDelete, "/config/acme/account/{name}", &p, &out)
+	return out, err
 }
 
 // ListACMEChallengeSchema calls GET /config/acme/challenge-schema.
@@ -176,14 +177,14 @@ type ACMEDirectoryListItem struct {
 // Needs Sys.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins
-func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPluginListItem, error) {
-	var out []ACMEPluginListItem
+func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPlugin, error) {
+	var out []ACMEPlugin
 	err := c.rest.Call(ctx, http.MethodGet, "/config/acme/plugins", nil, &out)
 	return out, err
 }
 
-// ACMEPluginListItem is an element of the result of [Client.ListACMEPlugins].
-type ACMEPluginListItem struct {
+// ACMEPlugin is an element of the result of [Client.ListACMEPlugins].
+type ACMEPlugin struct {
 	Plugin          string  `json:"plugin"`
 	Type            string  `json:"type"`
 	API             *string `json:"api,omitempty"`
@@ -227,16 +228,6 @@ func (c *Client) GetACMEPlugin(ctx context.Context, p GetACMEPluginParams) (*ACM
 		return nil, err
 	}
 	return out, nil
-}
-
-// ACMEPlugin is the result of [Client.GetACMEPlugin].
-type ACMEPlugin struct {
-	Plugin          string  `json:"plugin"`
-	Type            string  `json:"type"`
-	API             *string `json:"api,omitempty"`
-	Data            *string `json:"data,omitempty"`
-	Disable         *bool   `json:"disable,omitempty"`
-	ValidationDelay *int64  `json:"validation-delay,omitempty"` // 0 to 4294967295.
 }
 
 // UpdateACMEPluginParams are the parameters of [Client.UpdateACMEPlugin].

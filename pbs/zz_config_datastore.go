@@ -15,73 +15,41 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config/datastore
-func (c *Client) ListDatastoreConfig(ctx context.Context) ([]DatastoreConfigListItem, error) {
-	var out []DatastoreConfigListItem
+func (c *Client) ListDatastoreConfig(ctx context.Context) ([]DatastoreConfig, error) {
+	var out []DatastoreConfig
 	err := c.rest.Call(ctx, http.MethodGet, "/config/datastore", nil, &out)
 	return out, err
 }
 
-// DatastoreConfigListItem is an element of the result of [Client.ListDatastoreConfig].
-type DatastoreConfigListItem struct {
-	Name                   string                                         `json:"name"` // 3 to 32 characters.
-	Path                   string                                         `json:"path"` // At most 4096 characters.
-	Backend                *string                                        `json:"backend,omitempty"`
-	BackingDevice          *string                                        `json:"backing-device,omitempty"`
-	Comment                *string                                        `json:"comment,omitempty"` // At most 128 characters.
-	CounterResetSchedule   *string                                        `json:"counter-reset-schedule,omitempty"`
-	GCOnUnmount            *bool                                          `json:"gc-on-unmount,omitempty"`
-	GCSchedule             *string                                        `json:"gc-schedule,omitempty"`
-	KeepDaily              *int64                                         `json:"keep-daily,omitempty"`   // At least 1.
-	KeepHourly             *int64                                         `json:"keep-hourly,omitempty"`  // At least 1.
-	KeepLast               *int64                                         `json:"keep-last,omitempty"`    // At least 1.
-	KeepMonthly            *int64                                         `json:"keep-monthly,omitempty"` // At least 1.
-	KeepWeekly             *int64                                         `json:"keep-weekly,omitempty"`  // At least 1.
-	KeepYearly             *int64                                         `json:"keep-yearly,omitempty"`  // At least 1.
-	MaintenanceMode        *DatastoreConfigListItemMaintenanceMode        `json:"maintenance-mode,omitempty"`
-	NotificationMode       *string                                        `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
-	NotificationThresholds *DatastoreConfigListItemNotificationThresholds `json:"notification-thresholds,omitempty"`
-	Notify                 *DatastoreConfigListItemNotify                 `json:"notify,omitempty"`
-	NotifyUser             *string                                        `json:"notify-user,omitempty"` // 3 to 64 characters.
-	PruneSchedule          *string                                        `json:"prune-schedule,omitempty"`
-	Tuning                 *DatastoreConfigListItemTuning                 `json:"tuning,omitempty"`
-	VerifyNew              *bool                                          `json:"verify-new,omitempty"`
+// DatastoreConfig is an element of the result of [Client.ListDatastoreConfig].
+type DatastoreConfig struct {
+	Name                   string                           `json:"name"` // 3 to 32 characters.
+	Path                   string                           `json:"path"` // At most 4096 characters.
+	Backend                *string                          `json:"backend,omitempty"`
+	BackingDevice          *string                          `json:"backing-device,omitempty"`
+	Comment                *string                          `json:"comment,omitempty"` // At most 128 characters.
+	CounterResetSchedule   *string                          `json:"counter-reset-schedule,omitempty"`
+	GCOnUnmount            *bool                            `json:"gc-on-unmount,omitempty"`
+	GCSchedule             *string                          `json:"gc-schedule,omitempty"`
+	KeepDaily              *int64                           `json:"keep-daily,omitempty"`   // At least 1.
+	KeepHourly             *int64                           `json:"keep-hourly,omitempty"`  // At least 1.
+	KeepLast               *int64                           `json:"keep-last,omitempty"`    // At least 1.
+	KeepMonthly            *int64                           `json:"keep-monthly,omitempty"` // At least 1.
+	KeepWeekly             *int64                           `json:"keep-weekly,omitempty"`  // At least 1.
+	KeepYearly             *int64                           `json:"keep-yearly,omitempty"`  // At least 1.
+	MaintenanceMode        *MaintenanceMode                 `json:"maintenance-mode,omitempty"`
+	NotificationMode       *string                          `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
+	NotificationThresholds *DatastoreNotificationThresholds `json:"notification-thresholds,omitempty"`
+	Notify                 *DatastoreNotify                 `json:"notify,omitempty"`
+	NotifyUser             *string                          `json:"notify-user,omitempty"` // 3 to 64 characters.
+	PruneSchedule          *string                          `json:"prune-schedule,omitempty"`
+	Tuning                 *DatastoreTuning                 `json:"tuning,omitempty"`
+	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
-// A DatastoreConfigListItemMaintenanceMode is a text of keys and values, such as the value of
-// maintenance-mode. It keeps the text it was read from.
-type DatastoreConfigListItemMaintenanceMode struct {
-	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
-	Message *string `json:"message,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseDatastoreConfigListItemMaintenanceMode reads the text of a DatastoreConfigListItemMaintenanceMode.
-func ParseDatastoreConfigListItemMaintenanceMode(text string) (DatastoreConfigListItemMaintenanceMode, error) {
-	var v DatastoreConfigListItemMaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v DatastoreConfigListItemMaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigListItemMaintenanceMode) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigListItemMaintenanceMode) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigListItemMaintenanceMode{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A DatastoreConfigListItemNotificationThresholds is a text of keys and values, such as the value of
+// A DatastoreNotificationThresholds is a text of keys and values, such as the value of
 // notification-thresholds. It keeps the text it was read from.
-type DatastoreConfigListItemNotificationThresholds struct {
+type DatastoreNotificationThresholds struct {
 	S3Delete   *int64  `json:"s3-delete,omitempty"`
 	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
 	S3Get      *int64  `json:"s3-get,omitempty"`
@@ -95,32 +63,30 @@ type DatastoreConfigListItemNotificationThresholds struct {
 	raw string
 }
 
-// ParseDatastoreConfigListItemNotificationThresholds reads the text of a DatastoreConfigListItemNotificationThresholds.
-func ParseDatastoreConfigListItemNotificationThresholds(text string) (DatastoreConfigListItemNotificationThresholds, error) {
-	var v DatastoreConfigListItemNotificationThresholds
+// ParseDatastoreNotificationThresholds reads the text of a DatastoreNotificationThresholds.
+func ParseDatastoreNotificationThresholds(text string) (DatastoreNotificationThresholds, error) {
+	var v DatastoreNotificationThresholds
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v DatastoreConfigListItemNotificationThresholds) String() string {
-	return wire.FormatProps(v, v.raw)
-}
+func (v DatastoreNotificationThresholds) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigListItemNotificationThresholds) MarshalText() ([]byte, error) {
+func (v DatastoreNotificationThresholds) MarshalText() ([]byte, error) {
 	return wire.MarshalProps(v, v.raw)
 }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigListItemNotificationThresholds) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigListItemNotificationThresholds{raw: string(text)}
+func (v *DatastoreNotificationThresholds) UnmarshalText(text []byte) error {
+	*v = DatastoreNotificationThresholds{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
-// A DatastoreConfigListItemNotify is a text of keys and values, such as the value of notify. It keeps
-// the text it was read from.
-type DatastoreConfigListItemNotify struct {
+// A DatastoreNotify is a text of keys and values, such as the value of notify. It keeps the text it
+// was read from.
+type DatastoreNotify struct {
 	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
 	Prune  *string `json:"prune,omitempty"`  // One of never, always, error.
 	Sync   *string `json:"sync,omitempty"`   // One of never, always, error.
@@ -131,30 +97,28 @@ type DatastoreConfigListItemNotify struct {
 	raw string
 }
 
-// ParseDatastoreConfigListItemNotify reads the text of a DatastoreConfigListItemNotify.
-func ParseDatastoreConfigListItemNotify(text string) (DatastoreConfigListItemNotify, error) {
-	var v DatastoreConfigListItemNotify
+// ParseDatastoreNotify reads the text of a DatastoreNotify.
+func ParseDatastoreNotify(text string) (DatastoreNotify, error) {
+	var v DatastoreNotify
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v DatastoreConfigListItemNotify) String() string { return wire.FormatProps(v, v.raw) }
+func (v DatastoreNotify) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigListItemNotify) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v DatastoreNotify) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigListItemNotify) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigListItemNotify{raw: string(text)}
+func (v *DatastoreNotify) UnmarshalText(text []byte) error {
+	*v = DatastoreNotify{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
-// A DatastoreConfigListItemTuning is a text of keys and values, such as the value of tuning. It keeps
-// the text it was read from.
-type DatastoreConfigListItemTuning struct {
+// A DatastoreTuning is a text of keys and values, such as the value of tuning. It keeps the text it
+// was read from.
+type DatastoreTuning struct {
 	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
 	DefaultVerificationReaders *int64  `json:"default-verification-readers,omitempty"` // 1 to 32. Default 1.
 	DefaultVerificationWorkers *int64  `json:"default-verification-workers,omitempty"` // 1 to 32. Default 4.
@@ -168,204 +132,63 @@ type DatastoreConfigListItemTuning struct {
 	raw string
 }
 
-// ParseDatastoreConfigListItemTuning reads the text of a DatastoreConfigListItemTuning.
-func ParseDatastoreConfigListItemTuning(text string) (DatastoreConfigListItemTuning, error) {
-	var v DatastoreConfigListItemTuning
+// ParseDatastoreTuning reads the text of a DatastoreTuning.
+func ParseDatastoreTuning(text string) (DatastoreTuning, error) {
+	var v DatastoreTuning
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v DatastoreConfigListItemTuning) String() string { return wire.FormatProps(v, v.raw) }
+func (v DatastoreTuning) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigListItemTuning) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v DatastoreTuning) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigListItemTuning) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigListItemTuning{raw: string(text)}
+func (v *DatastoreTuning) UnmarshalText(text []byte) error {
+	*v = DatastoreTuning{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // CreateDatastoreConfigParams are the parameters of [Client.CreateDatastoreConfig].
 type CreateDatastoreConfigParams struct {
-	Name                   string                                       `json:"name"` // 3 to 32 characters.
-	Path                   string                                       `json:"path"` // At most 4096 characters.
-	Backend                *string                                      `json:"backend,omitempty"`
-	BackingDevice          *string                                      `json:"backing-device,omitempty"`
-	Comment                *string                                      `json:"comment,omitempty"` // At most 128 characters.
-	CounterResetSchedule   *string                                      `json:"counter-reset-schedule,omitempty"`
-	GCOnUnmount            *bool                                        `json:"gc-on-unmount,omitempty"`
-	GCSchedule             *string                                      `json:"gc-schedule,omitempty"`
-	KeepDaily              *int64                                       `json:"keep-daily,omitempty"`   // At least 1.
-	KeepHourly             *int64                                       `json:"keep-hourly,omitempty"`  // At least 1.
-	KeepLast               *int64                                       `json:"keep-last,omitempty"`    // At least 1.
-	KeepMonthly            *int64                                       `json:"keep-monthly,omitempty"` // At least 1.
-	KeepWeekly             *int64                                       `json:"keep-weekly,omitempty"`  // At least 1.
-	KeepYearly             *int64                                       `json:"keep-yearly,omitempty"`  // At least 1.
-	MaintenanceMode        *CreateDatastoreConfigMaintenanceMode        `json:"maintenance-mode,omitempty"`
-	NotificationMode       *string                                      `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
-	NotificationThresholds *CreateDatastoreConfigNotificationThresholds `json:"notification-thresholds,omitempty"`
-	Notify                 *CreateDatastoreConfigNotify                 `json:"notify,omitempty"`
-	NotifyUser             *string                                      `json:"notify-user,omitempty"`      // 3 to 64 characters.
-	OverwriteInUse         *bool                                        `json:"overwrite-in-use,omitempty"` // Default false.
-	PruneSchedule          *string                                      `json:"prune-schedule,omitempty"`
-	ReuseDatastore         *bool                                        `json:"reuse-datastore,omitempty"` // Default false.
-	Tuning                 *CreateDatastoreConfigTuning                 `json:"tuning,omitempty"`
-	VerifyNew              *bool                                        `json:"verify-new,omitempty"`
+	Name                   string                           `json:"name"` // 3 to 32 characters.
+	Path                   string                           `json:"path"` // At most 4096 characters.
+	Backend                *string                          `json:"backend,omitempty"`
+	BackingDevice          *string                          `json:"backing-device,omitempty"`
+	Comment                *string                          `json:"comment,omitempty"` // At most 128 characters.
+	CounterResetSchedule   *string                          `json:"counter-reset-schedule,omitempty"`
+	GCOnUnmount            *bool                            `json:"gc-on-unmount,omitempty"`
+	GCSchedule             *string                          `json:"gc-schedule,omitempty"`
+	KeepDaily              *int64                           `json:"keep-daily,omitempty"`   // At least 1.
+	KeepHourly             *int64                           `json:"keep-hourly,omitempty"`  // At least 1.
+	KeepLast               *int64                           `json:"keep-last,omitempty"`    // At least 1.
+	KeepMonthly            *int64                           `json:"keep-monthly,omitempty"` // At least 1.
+	KeepWeekly             *int64                           `json:"keep-weekly,omitempty"`  // At least 1.
+	KeepYearly             *int64                           `json:"keep-yearly,omitempty"`  // At least 1.
+	MaintenanceMode        *MaintenanceMode                 `json:"maintenance-mode,omitempty"`
+	NotificationMode       *string                          `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
+	NotificationThresholds *DatastoreNotificationThresholds `json:"notification-thresholds,omitempty"`
+	Notify                 *DatastoreNotify                 `json:"notify,omitempty"`
+	NotifyUser             *string                          `json:"notify-user,omitempty"`      // 3 to 64 characters.
+	OverwriteInUse         *bool                            `json:"overwrite-in-use,omitempty"` // Default false.
+	PruneSchedule          *string                          `json:"prune-schedule,omitempty"`
+	ReuseDatastore         *bool                            `json:"reuse-datastore,omitempty"` // Default false.
+	Tuning                 *DatastoreTuning                 `json:"tuning,omitempty"`
+	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
 // CreateDatastoreConfig calls POST /config/datastore.
 //
-// Needs Datastore.Allocate on /datastore. The server checks more.
+// The result names the task that does the work. Needs Datastore.Allocate on /datastore. The server
+// checks more.
 //
 //api:operation POST /config/datastore
-func (c *Client) CreateDatastoreConfig(ctx context.Context, p CreateDatastoreConfigParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/config/datastore", &p, nil)
-}
-
-// A CreateDatastoreConfigMaintenanceMode is a text of keys and values, such as the value of
-// maintenance-mode. It keeps the text it was read from.
-type CreateDatastoreConfigMaintenanceMode struct {
-	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
-	Message *string `json:"message,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateDatastoreConfigMaintenanceMode reads the text of a CreateDatastoreConfigMaintenanceMode.
-func ParseCreateDatastoreConfigMaintenanceMode(text string) (CreateDatastoreConfigMaintenanceMode, error) {
-	var v CreateDatastoreConfigMaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateDatastoreConfigMaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateDatastoreConfigMaintenanceMode) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateDatastoreConfigMaintenanceMode) UnmarshalText(text []byte) error {
-	*v = CreateDatastoreConfigMaintenanceMode{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateDatastoreConfigNotificationThresholds is a text of keys and values, such as the value of
-// notification-thresholds. It keeps the text it was read from.
-type CreateDatastoreConfigNotificationThresholds struct {
-	S3Delete   *int64  `json:"s3-delete,omitempty"`
-	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
-	S3Get      *int64  `json:"s3-get,omitempty"`
-	S3Head     *int64  `json:"s3-head,omitempty"`
-	S3Post     *int64  `json:"s3-post,omitempty"`
-	S3Put      *int64  `json:"s3-put,omitempty"`
-	S3Upload   *string `json:"s3-upload,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateDatastoreConfigNotificationThresholds reads the text of a CreateDatastoreConfigNotificationThresholds.
-func ParseCreateDatastoreConfigNotificationThresholds(text string) (CreateDatastoreConfigNotificationThresholds, error) {
-	var v CreateDatastoreConfigNotificationThresholds
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateDatastoreConfigNotificationThresholds) String() string {
-	return wire.FormatProps(v, v.raw)
-}
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateDatastoreConfigNotificationThresholds) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateDatastoreConfigNotificationThresholds) UnmarshalText(text []byte) error {
-	*v = CreateDatastoreConfigNotificationThresholds{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateDatastoreConfigNotify is a text of keys and values, such as the value of notify. It keeps
-// the text it was read from.
-type CreateDatastoreConfigNotify struct {
-	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
-	Prune  *string `json:"prune,omitempty"`  // One of never, always, error.
-	Sync   *string `json:"sync,omitempty"`   // One of never, always, error.
-	Verify *string `json:"verify,omitempty"` // One of never, always, error.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateDatastoreConfigNotify reads the text of a CreateDatastoreConfigNotify.
-func ParseCreateDatastoreConfigNotify(text string) (CreateDatastoreConfigNotify, error) {
-	var v CreateDatastoreConfigNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateDatastoreConfigNotify) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateDatastoreConfigNotify) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateDatastoreConfigNotify) UnmarshalText(text []byte) error {
-	*v = CreateDatastoreConfigNotify{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateDatastoreConfigTuning is a text of keys and values, such as the value of tuning. It keeps
-// the text it was read from.
-type CreateDatastoreConfigTuning struct {
-	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
-	DefaultVerificationReaders *int64  `json:"default-verification-readers,omitempty"` // 1 to 32. Default 1.
-	DefaultVerificationWorkers *int64  `json:"default-verification-workers,omitempty"` // 1 to 32. Default 4.
-	GCAtimeCutoff              *int64  `json:"gc-atime-cutoff,omitempty"`              // 1 to 2880. Default 1445.
-	GCAtimeSafetyCheck         *bool   `json:"gc-atime-safety-check,omitempty"`        // Default true.
-	GCCacheCapacity            *int64  `json:"gc-cache-capacity,omitempty"`            // 0 to 8388608. Default 1048576.
-	SyncLevel                  *string `json:"sync-level,omitempty"`                   // One of none, file, filesystem. Default filesystem.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateDatastoreConfigTuning reads the text of a CreateDatastoreConfigTuning.
-func ParseCreateDatastoreConfigTuning(text string) (CreateDatastoreConfigTuning, error) {
-	var v CreateDatastoreConfigTuning
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateDatastoreConfigTuning) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateDatastoreConfigTuning) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateDatastoreConfigTuning) UnmarshalText(text []byte) error {
-	*v = CreateDatastoreConfigTuning{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
+func (c *Client) CreateDatastoreConfig(ctx context.Context, p CreateDatastoreConfigParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/config/datastore", &p, &out)
+	return out, err
 }
 
 // GetDatastoreConfigParams are the parameters of [Client.GetDatastoreConfig].
@@ -386,168 +209,6 @@ func (c *Client) GetDatastoreConfig(ctx context.Context, p GetDatastoreConfigPar
 	return out, nil
 }
 
-// DatastoreConfig is the result of [Client.GetDatastoreConfig].
-type DatastoreConfig struct {
-	Name                   string                                 `json:"name"` // 3 to 32 characters.
-	Path                   string                                 `json:"path"` // At most 4096 characters.
-	Backend                *string                                `json:"backend,omitempty"`
-	BackingDevice          *string                                `json:"backing-device,omitempty"`
-	Comment                *string                                `json:"comment,omitempty"` // At most 128 characters.
-	CounterResetSchedule   *string                                `json:"counter-reset-schedule,omitempty"`
-	GCOnUnmount            *bool                                  `json:"gc-on-unmount,omitempty"`
-	GCSchedule             *string                                `json:"gc-schedule,omitempty"`
-	KeepDaily              *int64                                 `json:"keep-daily,omitempty"`   // At least 1.
-	KeepHourly             *int64                                 `json:"keep-hourly,omitempty"`  // At least 1.
-	KeepLast               *int64                                 `json:"keep-last,omitempty"`    // At least 1.
-	KeepMonthly            *int64                                 `json:"keep-monthly,omitempty"` // At least 1.
-	KeepWeekly             *int64                                 `json:"keep-weekly,omitempty"`  // At least 1.
-	KeepYearly             *int64                                 `json:"keep-yearly,omitempty"`  // At least 1.
-	MaintenanceMode        *DatastoreConfigMaintenanceMode        `json:"maintenance-mode,omitempty"`
-	NotificationMode       *string                                `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
-	NotificationThresholds *DatastoreConfigNotificationThresholds `json:"notification-thresholds,omitempty"`
-	Notify                 *DatastoreConfigNotify                 `json:"notify,omitempty"`
-	NotifyUser             *string                                `json:"notify-user,omitempty"` // 3 to 64 characters.
-	PruneSchedule          *string                                `json:"prune-schedule,omitempty"`
-	Tuning                 *DatastoreConfigTuning                 `json:"tuning,omitempty"`
-	VerifyNew              *bool                                  `json:"verify-new,omitempty"`
-}
-
-// A DatastoreConfigMaintenanceMode is a text of keys and values, such as the value of
-// maintenance-mode. It keeps the text it was read from.
-type DatastoreConfigMaintenanceMode struct {
-	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
-	Message *string `json:"message,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseDatastoreConfigMaintenanceMode reads the text of a DatastoreConfigMaintenanceMode.
-func ParseDatastoreConfigMaintenanceMode(text string) (DatastoreConfigMaintenanceMode, error) {
-	var v DatastoreConfigMaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v DatastoreConfigMaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigMaintenanceMode) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigMaintenanceMode) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigMaintenanceMode{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A DatastoreConfigNotificationThresholds is a text of keys and values, such as the value of
-// notification-thresholds. It keeps the text it was read from.
-type DatastoreConfigNotificationThresholds struct {
-	S3Delete   *int64  `json:"s3-delete,omitempty"`
-	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
-	S3Get      *int64  `json:"s3-get,omitempty"`
-	S3Head     *int64  `json:"s3-head,omitempty"`
-	S3Post     *int64  `json:"s3-post,omitempty"`
-	S3Put      *int64  `json:"s3-put,omitempty"`
-	S3Upload   *string `json:"s3-upload,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseDatastoreConfigNotificationThresholds reads the text of a DatastoreConfigNotificationThresholds.
-func ParseDatastoreConfigNotificationThresholds(text string) (DatastoreConfigNotificationThresholds, error) {
-	var v DatastoreConfigNotificationThresholds
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v DatastoreConfigNotificationThresholds) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigNotificationThresholds) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigNotificationThresholds) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigNotificationThresholds{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A DatastoreConfigNotify is a text of keys and values, such as the value of notify. It keeps the text
-// it was read from.
-type DatastoreConfigNotify struct {
-	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
-	Prune  *string `json:"prune,omitempty"`  // One of never, always, error.
-	Sync   *string `json:"sync,omitempty"`   // One of never, always, error.
-	Verify *string `json:"verify,omitempty"` // One of never, always, error.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseDatastoreConfigNotify reads the text of a DatastoreConfigNotify.
-func ParseDatastoreConfigNotify(text string) (DatastoreConfigNotify, error) {
-	var v DatastoreConfigNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v DatastoreConfigNotify) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigNotify) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigNotify) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigNotify{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A DatastoreConfigTuning is a text of keys and values, such as the value of tuning. It keeps the text
-// it was read from.
-type DatastoreConfigTuning struct {
-	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
-	DefaultVerificationReaders *int64  `json:"default-verification-readers,omitempty"` // 1 to 32. Default 1.
-	DefaultVerificationWorkers *int64  `json:"default-verification-workers,omitempty"` // 1 to 32. Default 4.
-	GCAtimeCutoff              *int64  `json:"gc-atime-cutoff,omitempty"`              // 1 to 2880. Default 1445.
-	GCAtimeSafetyCheck         *bool   `json:"gc-atime-safety-check,omitempty"`        // Default true.
-	GCCacheCapacity            *int64  `json:"gc-cache-capacity,omitempty"`            // 0 to 8388608. Default 1048576.
-	SyncLevel                  *string `json:"sync-level,omitempty"`                   // One of none, file, filesystem. Default filesystem.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseDatastoreConfigTuning reads the text of a DatastoreConfigTuning.
-func ParseDatastoreConfigTuning(text string) (DatastoreConfigTuning, error) {
-	var v DatastoreConfigTuning
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v DatastoreConfigTuning) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v DatastoreConfigTuning) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *DatastoreConfigTuning) UnmarshalText(text []byte) error {
-	*v = DatastoreConfigTuning{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // UpdateDatastoreConfigParams are the parameters of [Client.UpdateDatastoreConfig].
 type UpdateDatastoreConfigParams struct {
 	Name                 string  `json:"name"`              // 3 to 32 characters.
@@ -557,24 +218,24 @@ type UpdateDatastoreConfigParams struct {
 	// keep-daily, keep-weekly, keep-monthly, keep-yearly, verify-new, notify-user, notify,
 	// notification-mode, tuning, maintenance-mode, notification-thresholds,
 	// counter-reset-schedule.
-	Delete                 []string                                     `json:"delete,omitempty"`
-	Digest                 *string                                      `json:"digest,omitempty"`
-	GCOnUnmount            *bool                                        `json:"gc-on-unmount,omitempty"`
-	GCSchedule             *string                                      `json:"gc-schedule,omitempty"`
-	KeepDaily              *int64                                       `json:"keep-daily,omitempty"`   // At least 1.
-	KeepHourly             *int64                                       `json:"keep-hourly,omitempty"`  // At least 1.
-	KeepLast               *int64                                       `json:"keep-last,omitempty"`    // At least 1.
-	KeepMonthly            *int64                                       `json:"keep-monthly,omitempty"` // At least 1.
-	KeepWeekly             *int64                                       `json:"keep-weekly,omitempty"`  // At least 1.
-	KeepYearly             *int64                                       `json:"keep-yearly,omitempty"`  // At least 1.
-	MaintenanceMode        *UpdateDatastoreConfigMaintenanceMode        `json:"maintenance-mode,omitempty"`
-	NotificationMode       *string                                      `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
-	NotificationThresholds *UpdateDatastoreConfigNotificationThresholds `json:"notification-thresholds,omitempty"`
-	Notify                 *UpdateDatastoreConfigNotify                 `json:"notify,omitempty"`
-	NotifyUser             *string                                      `json:"notify-user,omitempty"` // 3 to 64 characters.
-	PruneSchedule          *string                                      `json:"prune-schedule,omitempty"`
-	Tuning                 *UpdateDatastoreConfigTuning                 `json:"tuning,omitempty"`
-	VerifyNew              *bool                                        `json:"verify-new,omitempty"`
+	Delete                 []string                         `json:"delete,omitempty"`
+	Digest                 *string                          `json:"digest,omitempty"`
+	GCOnUnmount            *bool                            `json:"gc-on-unmount,omitempty"`
+	GCSchedule             *string                          `json:"gc-schedule,omitempty"`
+	KeepDaily              *int64                           `json:"keep-daily,omitempty"`   // At least 1.
+	KeepHourly             *int64                           `json:"keep-hourly,omitempty"`  // At least 1.
+	KeepLast               *int64                           `json:"keep-last,omitempty"`    // At least 1.
+	KeepMonthly            *int64                           `json:"keep-monthly,omitempty"` // At least 1.
+	KeepWeekly             *int64                           `json:"keep-weekly,omitempty"`  // At least 1.
+	KeepYearly             *int64                           `json:"keep-yearly,omitempty"`  // At least 1.
+	MaintenanceMode        *MaintenanceMode                 `json:"maintenance-mode,omitempty"`
+	NotificationMode       *string                          `json:"notification-mode,omitempty"` // One of legacy-sendmail, notification-system. Default notification-system.
+	NotificationThresholds *DatastoreNotificationThresholds `json:"notification-thresholds,omitempty"`
+	Notify                 *DatastoreNotify                 `json:"notify,omitempty"`
+	NotifyUser             *string                          `json:"notify-user,omitempty"` // 3 to 64 characters.
+	PruneSchedule          *string                          `json:"prune-schedule,omitempty"`
+	Tuning                 *DatastoreTuning                 `json:"tuning,omitempty"`
+	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
 // UpdateDatastoreConfig calls PUT /config/datastore/{name}.
@@ -584,148 +245,6 @@ type UpdateDatastoreConfigParams struct {
 //api:operation PUT /config/datastore/{name}
 func (c *Client) UpdateDatastoreConfig(ctx context.Context, p UpdateDatastoreConfigParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/datastore/{name}", &p, nil)
-}
-
-// A UpdateDatastoreConfigMaintenanceMode is a text of keys and values, such as the value of
-// maintenance-mode. It keeps the text it was read from.
-type UpdateDatastoreConfigMaintenanceMode struct {
-	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
-	Message *string `json:"message,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateDatastoreConfigMaintenanceMode reads the text of a UpdateDatastoreConfigMaintenanceMode.
-func ParseUpdateDatastoreConfigMaintenanceMode(text string) (UpdateDatastoreConfigMaintenanceMode, error) {
-	var v UpdateDatastoreConfigMaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateDatastoreConfigMaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateDatastoreConfigMaintenanceMode) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateDatastoreConfigMaintenanceMode) UnmarshalText(text []byte) error {
-	*v = UpdateDatastoreConfigMaintenanceMode{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateDatastoreConfigNotificationThresholds is a text of keys and values, such as the value of
-// notification-thresholds. It keeps the text it was read from.
-type UpdateDatastoreConfigNotificationThresholds struct {
-	S3Delete   *int64  `json:"s3-delete,omitempty"`
-	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
-	S3Get      *int64  `json:"s3-get,omitempty"`
-	S3Head     *int64  `json:"s3-head,omitempty"`
-	S3Post     *int64  `json:"s3-post,omitempty"`
-	S3Put      *int64  `json:"s3-put,omitempty"`
-	S3Upload   *string `json:"s3-upload,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateDatastoreConfigNotificationThresholds reads the text of a UpdateDatastoreConfigNotificationThresholds.
-func ParseUpdateDatastoreConfigNotificationThresholds(text string) (UpdateDatastoreConfigNotificationThresholds, error) {
-	var v UpdateDatastoreConfigNotificationThresholds
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateDatastoreConfigNotificationThresholds) String() string {
-	return wire.FormatProps(v, v.raw)
-}
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateDatastoreConfigNotificationThresholds) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateDatastoreConfigNotificationThresholds) UnmarshalText(text []byte) error {
-	*v = UpdateDatastoreConfigNotificationThresholds{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateDatastoreConfigNotify is a text of keys and values, such as the value of notify. It keeps
-// the text it was read from.
-type UpdateDatastoreConfigNotify struct {
-	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
-	Prune  *string `json:"prune,omitempty"`  // One of never, always, error.
-	Sync   *string `json:"sync,omitempty"`   // One of never, always, error.
-	Verify *string `json:"verify,omitempty"` // One of never, always, error.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateDatastoreConfigNotify reads the text of a UpdateDatastoreConfigNotify.
-func ParseUpdateDatastoreConfigNotify(text string) (UpdateDatastoreConfigNotify, error) {
-	var v UpdateDatastoreConfigNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateDatastoreConfigNotify) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateDatastoreConfigNotify) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateDatastoreConfigNotify) UnmarshalText(text []byte) error {
-	*v = UpdateDatastoreConfigNotify{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateDatastoreConfigTuning is a text of keys and values, such as the value of tuning. It keeps
-// the text it was read from.
-type UpdateDatastoreConfigTuning struct {
-	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
-	DefaultVerificationReaders *int64  `json:"default-verification-readers,omitempty"` // 1 to 32. Default 1.
-	DefaultVerificationWorkers *int64  `json:"default-verification-workers,omitempty"` // 1 to 32. Default 4.
-	GCAtimeCutoff              *int64  `json:"gc-atime-cutoff,omitempty"`              // 1 to 2880. Default 1445.
-	GCAtimeSafetyCheck         *bool   `json:"gc-atime-safety-check,omitempty"`        // Default true.
-	GCCacheCapacity            *int64  `json:"gc-cache-capacity,omitempty"`            // 0 to 8388608. Default 1048576.
-	SyncLevel                  *string `json:"sync-level,omitempty"`                   // One of none, file, filesystem. Default filesystem.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateDatastoreConfigTuning reads the text of a UpdateDatastoreConfigTuning.
-func ParseUpdateDatastoreConfigTuning(text string) (UpdateDatastoreConfigTuning, error) {
-	var v UpdateDatastoreConfigTuning
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateDatastoreConfigTuning) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateDatastoreConfigTuning) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateDatastoreConfigTuning) UnmarshalText(text []byte) error {
-	*v = UpdateDatastoreConfigTuning{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteDatastoreConfigParams are the parameters of [Client.DeleteDatastoreConfig].

@@ -13,15 +13,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config/metrics
-func (c *Client) GetConfigMetricsIndex(ctx context.Context) ([]GetConfigMetricsIndexItem, error) {
-	var out []GetConfigMetricsIndexItem
+func (c *Client) GetConfigMetricsIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/metrics", nil, &out)
 	return out, err
-}
-
-// GetConfigMetricsIndexItem is an element of the result of [Client.GetConfigMetricsIndex].
-type GetConfigMetricsIndexItem struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListInfluxDBHTTPServers calls GET /config/metrics/influxdb-http.
@@ -29,14 +24,14 @@ type GetConfigMetricsIndexItem struct {
 // Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-http
-func (c *Client) ListInfluxDBHTTPServers(ctx context.Context) ([]InfluxDBHTTPServerListItem, error) {
-	var out []InfluxDBHTTPServerListItem
+func (c *Client) ListInfluxDBHTTPServers(ctx context.Context) ([]InfluxDBHTTPServer, error) {
+	var out []InfluxDBHTTPServer
 	err := c.rest.Call(ctx, http.MethodGet, "/config/metrics/influxdb-http", nil, &out)
 	return out, err
 }
 
-// InfluxDBHTTPServerListItem is an element of the result of [Client.ListInfluxDBHTTPServers].
-type InfluxDBHTTPServerListItem struct {
+// InfluxDBHTTPServer is an element of the result of [Client.ListInfluxDBHTTPServers].
+type InfluxDBHTTPServer struct {
 	Name         string  `json:"name"` // 3 to 32 characters.
 	URL          string  `json:"url"`
 	Bucket       *string `json:"bucket,omitempty"`        // At most 32 characters. Default proxmox.
@@ -88,19 +83,6 @@ func (c *Client) GetInfluxDBHTTPServer(ctx context.Context, p GetInfluxDBHTTPSer
 	return out, nil
 }
 
-// InfluxDBHTTPServer is the result of [Client.GetInfluxDBHTTPServer].
-type InfluxDBHTTPServer struct {
-	Name         string  `json:"name"` // 3 to 32 characters.
-	URL          string  `json:"url"`
-	Bucket       *string `json:"bucket,omitempty"`        // At most 32 characters. Default proxmox.
-	Comment      *string `json:"comment,omitempty"`       // At most 128 characters.
-	Enable       *bool   `json:"enable,omitempty"`        // Default true.
-	MaxBodySize  *int64  `json:"max-body-size,omitempty"` // Default 25000000.
-	Organization *string `json:"organization,omitempty"`  // At most 32 characters. Default proxmox.
-	Token        *string `json:"token,omitempty"`
-	VerifyTLS    *bool   `json:"verify-tls,omitempty"` // Default true.
-}
-
 // UpdateInfluxDBHTTPServerParams are the parameters of [Client.UpdateInfluxDBHTTPServer].
 type UpdateInfluxDBHTTPServerParams struct {
 	Name         string   `json:"name"`              // 3 to 32 characters.
@@ -145,14 +127,14 @@ func (c *Client) DeleteInfluxDBHTTPServer(ctx context.Context, p DeleteInfluxDBH
 // Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-udp
-func (c *Client) ListInfluxDBUDPServers(ctx context.Context) ([]InfluxDBUDPServerListItem, error) {
-	var out []InfluxDBUDPServerListItem
+func (c *Client) ListInfluxDBUDPServers(ctx context.Context) ([]InfluxDBUDPServer, error) {
+	var out []InfluxDBUDPServer
 	err := c.rest.Call(ctx, http.MethodGet, "/config/metrics/influxdb-udp", nil, &out)
 	return out, err
 }
 
-// InfluxDBUDPServerListItem is an element of the result of [Client.ListInfluxDBUDPServers].
-type InfluxDBUDPServerListItem struct {
+// InfluxDBUDPServer is an element of the result of [Client.ListInfluxDBUDPServers].
+type InfluxDBUDPServer struct {
 	Host    string  `json:"host"`
 	Name    string  `json:"name"`              // 3 to 32 characters.
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
@@ -194,15 +176,6 @@ func (c *Client) GetInfluxDBUDPServer(ctx context.Context, p GetInfluxDBUDPServe
 		return nil, err
 	}
 	return out, nil
-}
-
-// InfluxDBUDPServer is the result of [Client.GetInfluxDBUDPServer].
-type InfluxDBUDPServer struct {
-	Host    string  `json:"host"`
-	Name    string  `json:"name"`              // 3 to 32 characters.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Enable  *bool   `json:"enable,omitempty"`  // Default true.
-	MTU     *int64  `json:"mtu,omitempty"`     // Default 1500.
 }
 
 // UpdateInfluxDBUDPServerParams are the parameters of [Client.UpdateInfluxDBUDPServer].

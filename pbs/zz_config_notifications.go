@@ -15,15 +15,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config/notifications
-func (c *Client) GetNotificationIndex(ctx context.Context) ([]NotificationIndex, error) {
-	var out []NotificationIndex
+func (c *Client) GetNotificationIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications", nil, &out)
 	return out, err
-}
-
-// NotificationIndex is an element of the result of [Client.GetNotificationIndex].
-type NotificationIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetNotificationEndpointIndex calls GET /config/notifications/endpoints.
@@ -31,15 +26,10 @@ type NotificationIndex struct {
 // Open to every authenticated user.
 //
 //api:operation GET /config/notifications/endpoints
-func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]NotificationEndpointIndex, error) {
-	var out []NotificationEndpointIndex
+func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/endpoints", nil, &out)
 	return out, err
-}
-
-// NotificationEndpointIndex is an element of the result of [Client.GetNotificationEndpointIndex].
-type NotificationEndpointIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListGotifyEndpoints calls GET /config/notifications/endpoints/gotify.
@@ -47,14 +37,14 @@ type NotificationEndpointIndex struct {
 // Needs Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/gotify
-func (c *Client) ListGotifyEndpoints(ctx context.Context) ([]GotifyEndpointListItem, error) {
-	var out []GotifyEndpointListItem
+func (c *Client) ListGotifyEndpoints(ctx context.Context) ([]GotifyEndpoint, error) {
+	var out []GotifyEndpoint
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/endpoints/gotify", nil, &out)
 	return out, err
 }
 
-// GotifyEndpointListItem is an element of the result of [Client.ListGotifyEndpoints].
-type GotifyEndpointListItem struct {
+// GotifyEndpoint is an element of the result of [Client.ListGotifyEndpoints].
+type GotifyEndpoint struct {
 	Name    string  `json:"name"` // 2 to 32 characters.
 	Server  string  `json:"server"`
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
@@ -101,16 +91,6 @@ func (c *Client) GetGotifyEndpoint(ctx context.Context, p GetGotifyEndpointParam
 	return out, nil
 }
 
-// GotifyEndpoint is the result of [Client.GetGotifyEndpoint].
-type GotifyEndpoint struct {
-	Name    string  `json:"name"` // 2 to 32 characters.
-	Server  string  `json:"server"`
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Disable *bool   `json:"disable,omitempty"`
-	Filter  *string `json:"filter,omitempty"`
-	Origin  *string `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
-}
-
 // UpdateGotifyEndpointParams are the parameters of [Client.UpdateGotifyEndpoint].
 type UpdateGotifyEndpointParams struct {
 	Name    string   `json:"name"`              // 2 to 32 characters.
@@ -150,14 +130,14 @@ func (c *Client) DeleteGotifyEndpoint(ctx context.Context, p DeleteGotifyEndpoin
 // Needs Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/sendmail
-func (c *Client) ListSendmailEndpoints(ctx context.Context) ([]SendmailEndpointListItem, error) {
-	var out []SendmailEndpointListItem
+func (c *Client) ListSendmailEndpoints(ctx context.Context) ([]SendmailEndpoint, error) {
+	var out []SendmailEndpoint
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/endpoints/sendmail", nil, &out)
 	return out, err
 }
 
-// SendmailEndpointListItem is an element of the result of [Client.ListSendmailEndpoints].
-type SendmailEndpointListItem struct {
+// SendmailEndpoint is an element of the result of [Client.ListSendmailEndpoints].
+type SendmailEndpoint struct {
 	Name        string   `json:"name"` // 2 to 32 characters.
 	Author      *string  `json:"author,omitempty"`
 	Comment     *string  `json:"comment,omitempty"` // At most 128 characters.
@@ -209,19 +189,6 @@ func (c *Client) GetSendmailEndpoint(ctx context.Context, p GetSendmailEndpointP
 	return out, nil
 }
 
-// SendmailEndpoint is the result of [Client.GetSendmailEndpoint].
-type SendmailEndpoint struct {
-	Name        string   `json:"name"` // 2 to 32 characters.
-	Author      *string  `json:"author,omitempty"`
-	Comment     *string  `json:"comment,omitempty"` // At most 128 characters.
-	Disable     *bool    `json:"disable,omitempty"`
-	Filter      *string  `json:"filter,omitempty"`
-	FromAddress *string  `json:"from-address,omitempty"`
-	MailTo      []string `json:"mailto,omitempty"`      // Each 2 to 64 characters.
-	MailToUser  []string `json:"mailto-user,omitempty"` // Each 2 to 64 characters.
-	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
-}
-
 // UpdateSendmailEndpointParams are the parameters of [Client.UpdateSendmailEndpoint].
 type UpdateSendmailEndpointParams struct {
 	Name        string   `json:"name"` // 2 to 32 characters.
@@ -263,14 +230,14 @@ func (c *Client) DeleteSendmailEndpoint(ctx context.Context, p DeleteSendmailEnd
 // Needs Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/smtp
-func (c *Client) ListSMTPEndpoints(ctx context.Context) ([]SMTPEndpointListItem, error) {
-	var out []SMTPEndpointListItem
+func (c *Client) ListSMTPEndpoints(ctx context.Context) ([]SMTPEndpoint, error) {
+	var out []SMTPEndpoint
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/endpoints/smtp", nil, &out)
 	return out, err
 }
 
-// SMTPEndpointListItem is an element of the result of [Client.ListSMTPEndpoints].
-type SMTPEndpointListItem struct {
+// SMTPEndpoint is an element of the result of [Client.ListSMTPEndpoints].
+type SMTPEndpoint struct {
 	FromAddress string   `json:"from-address"`
 	Name        string   `json:"name"` // 2 to 32 characters.
 	Server      string   `json:"server"`
@@ -329,22 +296,6 @@ func (c *Client) GetSMTPEndpoint(ctx context.Context, p GetSMTPEndpointParams) (
 	return out, nil
 }
 
-// SMTPEndpoint is the result of [Client.GetSMTPEndpoint].
-type SMTPEndpoint struct {
-	FromAddress string   `json:"from-address"`
-	Name        string   `json:"name"` // 2 to 32 characters.
-	Server      string   `json:"server"`
-	Author      *string  `json:"author,omitempty"`
-	Comment     *string  `json:"comment,omitempty"` // At most 128 characters.
-	Disable     *bool    `json:"disable,omitempty"`
-	MailTo      []string `json:"mailto,omitempty"`      // Each 2 to 64 characters.
-	MailToUser  []string `json:"mailto-user,omitempty"` // Each 2 to 64 characters.
-	Mode        *string  `json:"mode,omitempty"`        // One of insecure, starttls, tls. Default tls.
-	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
-	Port        *int64   `json:"port,omitempty"`        // 0 to 65535.
-	Username    *string  `json:"username,omitempty"`
-}
-
 // UpdateSMTPEndpointParams are the parameters of [Client.UpdateSMTPEndpoint].
 type UpdateSMTPEndpointParams struct {
 	Name        string   `json:"name"` // 2 to 32 characters.
@@ -391,28 +342,28 @@ func (c *Client) DeleteSMTPEndpoint(ctx context.Context, p DeleteSMTPEndpointPar
 // Needs Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/webhook
-func (c *Client) ListWebhookEndpoints(ctx context.Context) ([]WebhookEndpointListItem, error) {
-	var out []WebhookEndpointListItem
+func (c *Client) ListWebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
+	var out []WebhookEndpoint
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/endpoints/webhook", nil, &out)
 	return out, err
 }
 
-// WebhookEndpointListItem is an element of the result of [Client.ListWebhookEndpoints].
-type WebhookEndpointListItem struct {
-	Method  string                              `json:"method"` // One of post, put, get. Default post.
-	Name    string                              `json:"name"`   // 2 to 32 characters.
-	URL     string                              `json:"url"`
-	Body    *string                             `json:"body,omitempty"`
-	Comment *string                             `json:"comment,omitempty"` // At most 128 characters.
-	Disable *bool                               `json:"disable,omitempty"`
-	Header  []WebhookEndpointListItemHeaderItem `json:"header,omitempty"`
-	Origin  *string                             `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
-	Secret  []WebhookEndpointListItemSecretItem `json:"secret,omitempty"`
+// WebhookEndpoint is an element of the result of [Client.ListWebhookEndpoints].
+type WebhookEndpoint struct {
+	Method  string         `json:"method"` // One of post, put, get. Default post.
+	Name    string         `json:"name"`   // 2 to 32 characters.
+	URL     string         `json:"url"`
+	Body    *string        `json:"body,omitempty"`
+	Comment *string        `json:"comment,omitempty"` // At most 128 characters.
+	Disable *bool          `json:"disable,omitempty"`
+	Header  []WebhookValue `json:"header,omitempty"`
+	Origin  *string        `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
+	Secret  []WebhookValue `json:"secret,omitempty"`
 }
 
-// A WebhookEndpointListItemHeaderItem is a text of keys and values, such as the value of header. It
-// keeps the text it was read from.
-type WebhookEndpointListItemHeaderItem struct {
+// A WebhookValue is a text of keys and values, such as the value of header. It keeps the text it was
+// read from.
+type WebhookValue struct {
 	Name  string  `json:"name"`
 	Value *string `json:"value,omitempty"`
 
@@ -421,70 +372,36 @@ type WebhookEndpointListItemHeaderItem struct {
 	raw string
 }
 
-// ParseWebhookEndpointListItemHeaderItem reads the text of a WebhookEndpointListItemHeaderItem.
-func ParseWebhookEndpointListItemHeaderItem(text string) (WebhookEndpointListItemHeaderItem, error) {
-	var v WebhookEndpointListItemHeaderItem
+// ParseWebhookValue reads the text of a WebhookValue.
+func ParseWebhookValue(text string) (WebhookValue, error) {
+	var v WebhookValue
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v WebhookEndpointListItemHeaderItem) String() string { return wire.FormatProps(v, v.raw) }
+func (v WebhookValue) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v WebhookEndpointListItemHeaderItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v WebhookValue) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *WebhookEndpointListItemHeaderItem) UnmarshalText(text []byte) error {
-	*v = WebhookEndpointListItemHeaderItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A WebhookEndpointListItemSecretItem is a text of keys and values, such as the value of secret. It
-// keeps the text it was read from.
-type WebhookEndpointListItemSecretItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseWebhookEndpointListItemSecretItem reads the text of a WebhookEndpointListItemSecretItem.
-func ParseWebhookEndpointListItemSecretItem(text string) (WebhookEndpointListItemSecretItem, error) {
-	var v WebhookEndpointListItemSecretItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v WebhookEndpointListItemSecretItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v WebhookEndpointListItemSecretItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *WebhookEndpointListItemSecretItem) UnmarshalText(text []byte) error {
-	*v = WebhookEndpointListItemSecretItem{raw: string(text)}
+func (v *WebhookValue) UnmarshalText(text []byte) error {
+	*v = WebhookValue{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // CreateWebhookEndpointParams are the parameters of [Client.CreateWebhookEndpoint].
 type CreateWebhookEndpointParams struct {
-	Method  string                            `json:"method"` // One of post, put, get. Default post.
-	Name    string                            `json:"name"`   // 2 to 32 characters.
-	URL     string                            `json:"url"`
-	Body    *string                           `json:"body,omitempty"`
-	Comment *string                           `json:"comment,omitempty"` // At most 128 characters.
-	Disable *bool                             `json:"disable,omitempty"`
-	Header  []CreateWebhookEndpointHeaderItem `json:"header,omitempty"`
-	Origin  *string                           `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
-	Secret  []CreateWebhookEndpointSecretItem `json:"secret,omitempty"`
+	Method  string         `json:"method"` // One of post, put, get. Default post.
+	Name    string         `json:"name"`   // 2 to 32 characters.
+	URL     string         `json:"url"`
+	Body    *string        `json:"body,omitempty"`
+	Comment *string        `json:"comment,omitempty"` // At most 128 characters.
+	Disable *bool          `json:"disable,omitempty"`
+	Header  []WebhookValue `json:"header,omitempty"`
+	Origin  *string        `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
+	Secret  []WebhookValue `json:"secret,omitempty"`
 }
 
 // CreateWebhookEndpoint calls POST /config/notifications/endpoints/webhook.
@@ -494,70 +411,6 @@ type CreateWebhookEndpointParams struct {
 //api:operation POST /config/notifications/endpoints/webhook
 func (c *Client) CreateWebhookEndpoint(ctx context.Context, p CreateWebhookEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/config/notifications/endpoints/webhook", &p, nil)
-}
-
-// A CreateWebhookEndpointHeaderItem is a text of keys and values, such as the value of header. It
-// keeps the text it was read from.
-type CreateWebhookEndpointHeaderItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateWebhookEndpointHeaderItem reads the text of a CreateWebhookEndpointHeaderItem.
-func ParseCreateWebhookEndpointHeaderItem(text string) (CreateWebhookEndpointHeaderItem, error) {
-	var v CreateWebhookEndpointHeaderItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateWebhookEndpointHeaderItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateWebhookEndpointHeaderItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateWebhookEndpointHeaderItem) UnmarshalText(text []byte) error {
-	*v = CreateWebhookEndpointHeaderItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateWebhookEndpointSecretItem is a text of keys and values, such as the value of secret. It
-// keeps the text it was read from.
-type CreateWebhookEndpointSecretItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateWebhookEndpointSecretItem reads the text of a CreateWebhookEndpointSecretItem.
-func ParseCreateWebhookEndpointSecretItem(text string) (CreateWebhookEndpointSecretItem, error) {
-	var v CreateWebhookEndpointSecretItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateWebhookEndpointSecretItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateWebhookEndpointSecretItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateWebhookEndpointSecretItem) UnmarshalText(text []byte) error {
-	*v = CreateWebhookEndpointSecretItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetWebhookEndpointParams are the parameters of [Client.GetWebhookEndpoint].
@@ -578,91 +431,18 @@ func (c *Client) GetWebhookEndpoint(ctx context.Context, p GetWebhookEndpointPar
 	return out, nil
 }
 
-// WebhookEndpoint is the result of [Client.GetWebhookEndpoint].
-type WebhookEndpoint struct {
-	Method  string                      `json:"method"` // One of post, put, get. Default post.
-	Name    string                      `json:"name"`   // 2 to 32 characters.
-	URL     string                      `json:"url"`
-	Body    *string                     `json:"body,omitempty"`
-	Comment *string                     `json:"comment,omitempty"` // At most 128 characters.
-	Disable *bool                       `json:"disable,omitempty"`
-	Header  []WebhookEndpointHeaderItem `json:"header,omitempty"`
-	Origin  *string                     `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
-	Secret  []WebhookEndpointSecretItem `json:"secret,omitempty"`
-}
-
-// A WebhookEndpointHeaderItem is a text of keys and values, such as the value of header. It keeps the
-// text it was read from.
-type WebhookEndpointHeaderItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseWebhookEndpointHeaderItem reads the text of a WebhookEndpointHeaderItem.
-func ParseWebhookEndpointHeaderItem(text string) (WebhookEndpointHeaderItem, error) {
-	var v WebhookEndpointHeaderItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v WebhookEndpointHeaderItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v WebhookEndpointHeaderItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *WebhookEndpointHeaderItem) UnmarshalText(text []byte) error {
-	*v = WebhookEndpointHeaderItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A WebhookEndpointSecretItem is a text of keys and values, such as the value of secret. It keeps the
-// text it was read from.
-type WebhookEndpointSecretItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseWebhookEndpointSecretItem reads the text of a WebhookEndpointSecretItem.
-func ParseWebhookEndpointSecretItem(text string) (WebhookEndpointSecretItem, error) {
-	var v WebhookEndpointSecretItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v WebhookEndpointSecretItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v WebhookEndpointSecretItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *WebhookEndpointSecretItem) UnmarshalText(text []byte) error {
-	*v = WebhookEndpointSecretItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // UpdateWebhookEndpointParams are the parameters of [Client.UpdateWebhookEndpoint].
 type UpdateWebhookEndpointParams struct {
-	Name    string                            `json:"name"` // 2 to 32 characters.
-	Body    *string                           `json:"body,omitempty"`
-	Comment *string                           `json:"comment,omitempty"` // At most 128 characters.
-	Delete  []string                          `json:"delete,omitempty"`  // Any of comment, disable, header, body, secret.
-	Digest  *string                           `json:"digest,omitempty"`
-	Disable *bool                             `json:"disable,omitempty"`
-	Header  []UpdateWebhookEndpointHeaderItem `json:"header,omitempty"`
-	Method  *string                           `json:"method,omitempty"` // One of post, put, get. Default post.
-	Secret  []UpdateWebhookEndpointSecretItem `json:"secret,omitempty"`
-	URL     *string                           `json:"url,omitempty"`
+	Name    string         `json:"name"` // 2 to 32 characters.
+	Body    *string        `json:"body,omitempty"`
+	Comment *string        `json:"comment,omitempty"` // At most 128 characters.
+	Delete  []string       `json:"delete,omitempty"`  // Any of comment, disable, header, body, secret.
+	Digest  *string        `json:"digest,omitempty"`
+	Disable *bool          `json:"disable,omitempty"`
+	Header  []WebhookValue `json:"header,omitempty"`
+	Method  *string        `json:"method,omitempty"` // One of post, put, get. Default post.
+	Secret  []WebhookValue `json:"secret,omitempty"`
+	URL     *string        `json:"url,omitempty"`
 }
 
 // UpdateWebhookEndpoint calls PUT /config/notifications/endpoints/webhook/{name}.
@@ -672,70 +452,6 @@ type UpdateWebhookEndpointParams struct {
 //api:operation PUT /config/notifications/endpoints/webhook/{name}
 func (c *Client) UpdateWebhookEndpoint(ctx context.Context, p UpdateWebhookEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/notifications/endpoints/webhook/{name}", &p, nil)
-}
-
-// A UpdateWebhookEndpointHeaderItem is a text of keys and values, such as the value of header. It
-// keeps the text it was read from.
-type UpdateWebhookEndpointHeaderItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateWebhookEndpointHeaderItem reads the text of a UpdateWebhookEndpointHeaderItem.
-func ParseUpdateWebhookEndpointHeaderItem(text string) (UpdateWebhookEndpointHeaderItem, error) {
-	var v UpdateWebhookEndpointHeaderItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateWebhookEndpointHeaderItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateWebhookEndpointHeaderItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateWebhookEndpointHeaderItem) UnmarshalText(text []byte) error {
-	*v = UpdateWebhookEndpointHeaderItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateWebhookEndpointSecretItem is a text of keys and values, such as the value of secret. It
-// keeps the text it was read from.
-type UpdateWebhookEndpointSecretItem struct {
-	Name  string  `json:"name"`
-	Value *string `json:"value,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateWebhookEndpointSecretItem reads the text of a UpdateWebhookEndpointSecretItem.
-func ParseUpdateWebhookEndpointSecretItem(text string) (UpdateWebhookEndpointSecretItem, error) {
-	var v UpdateWebhookEndpointSecretItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateWebhookEndpointSecretItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateWebhookEndpointSecretItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateWebhookEndpointSecretItem) UnmarshalText(text []byte) error {
-	*v = UpdateWebhookEndpointSecretItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteWebhookEndpointParams are the parameters of [Client.DeleteWebhookEndpoint].
@@ -793,14 +509,14 @@ type NotificationMatcherFieldListItem struct {
 // Needs Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/matchers
-func (c *Client) ListNotificationMatchers(ctx context.Context) ([]NotificationMatcherListItem, error) {
-	var out []NotificationMatcherListItem
+func (c *Client) ListNotificationMatchers(ctx context.Context) ([]NotificationMatcher, error) {
+	var out []NotificationMatcher
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/matchers", nil, &out)
 	return out, err
 }
 
-// NotificationMatcherListItem is an element of the result of [Client.ListNotificationMatchers].
-type NotificationMatcherListItem struct {
+// NotificationMatcher is an element of the result of [Client.ListNotificationMatchers].
+type NotificationMatcher struct {
 	Name          string   `json:"name"`              // 2 to 32 characters.
 	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
 	Disable       *bool    `json:"disable,omitempty"`
@@ -852,20 +568,6 @@ func (c *Client) GetNotificationMatcher(ctx context.Context, p GetNotificationMa
 		return nil, err
 	}
 	return out, nil
-}
-
-// NotificationMatcher is the result of [Client.GetNotificationMatcher].
-type NotificationMatcher struct {
-	Name          string   `json:"name"`              // 2 to 32 characters.
-	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
-	Disable       *bool    `json:"disable,omitempty"`
-	InvertMatch   *bool    `json:"invert-match,omitempty"`
-	MatchCalendar []string `json:"match-calendar,omitempty"`
-	MatchField    []string `json:"match-field,omitempty"`
-	MatchSeverity []string `json:"match-severity,omitempty"`
-	Mode          *string  `json:"mode,omitempty"`   // One of all, any. Default all.
-	Origin        *string  `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
-	Target        []string `json:"target,omitempty"` // Each 2 to 32 characters.
 }
 
 // UpdateNotificationMatcherParams are the parameters of [Client.UpdateNotificationMatcher].
@@ -936,15 +638,10 @@ type GetNotificationTargetIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /config/notifications/targets/{name}
-func (c *Client) GetNotificationTargetIndex(ctx context.Context, p GetNotificationTargetIndexParams) ([]NotificationTargetIndex, error) {
-	var out []NotificationTargetIndex
+func (c *Client) GetNotificationTargetIndex(ctx context.Context, p GetNotificationTargetIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/notifications/targets/{name}", &p, &out)
 	return out, err
-}
-
-// NotificationTargetIndex is an element of the result of [Client.GetNotificationTargetIndex].
-type NotificationTargetIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // TestNotificationTargetParams are the parameters of [Client.TestNotificationTarget].

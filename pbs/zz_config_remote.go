@@ -6,8 +6,6 @@ package pbs
 import (
 	"context"
 	"net/http"
-
-	"github.com/proxkit/proxkit/internal/wire"
 )
 
 // ListRemotes calls GET /config/remote.
@@ -15,14 +13,14 @@ import (
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/remote
-func (c *Client) ListRemotes(ctx context.Context) ([]RemoteListItem, error) {
-	var out []RemoteListItem
+func (c *Client) ListRemotes(ctx context.Context) ([]Remote, error) {
+	var out []Remote
 	err := c.rest.Call(ctx, http.MethodGet, "/config/remote", nil, &out)
 	return out, err
 }
 
-// RemoteListItem is an element of the result of [Client.ListRemotes].
-type RemoteListItem struct {
+// Remote is an element of the result of [Client.ListRemotes].
+type Remote struct {
 	AuthID       string  `json:"auth-id"` // 3 to 64 characters.
 	Host         string  `json:"host"`
 	Name         string  `json:"name"`              // 3 to 32 characters.
@@ -69,17 +67,6 @@ func (c *Client) GetRemote(ctx context.Context, p GetRemoteParams) (*Remote, err
 		return nil, err
 	}
 	return out, nil
-}
-
-// Remote is the result of [Client.GetRemote].
-type Remote struct {
-	AuthID       string  `json:"auth-id"` // 3 to 64 characters.
-	Host         string  `json:"host"`
-	Name         string  `json:"name"`              // 3 to 32 characters.
-	Comment      *string `json:"comment,omitempty"` // At most 128 characters.
-	Fingerprint  *string `json:"fingerprint,omitempty"`
-	Port         *int64  `json:"port,omitempty"`
-	UseNodeProxy *bool   `json:"use-node-proxy,omitempty"` // Default false.
 }
 
 // UpdateRemoteParams are the parameters of [Client.UpdateRemote].
@@ -130,49 +117,10 @@ type ScanRemoteParams struct {
 // Needs Remote.Audit on /remote/{name}.
 //
 //api:operation GET /config/remote/{name}/scan
-func (c *Client) ScanRemote(ctx context.Context, p ScanRemoteParams) ([]ScanRemoteItem, error) {
-	var out []ScanRemoteItem
+func (c *Client) ScanRemote(ctx context.Context, p ScanRemoteParams) ([]DatastoreListItem, error) {
+	var out []DatastoreListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/config/remote/{name}/scan", &p, &out)
 	return out, err
-}
-
-// ScanRemoteItem is an element of the result of [Client.ScanRemote].
-type ScanRemoteItem struct {
-	BackendType string                     `json:"backend-type"`      // One of filesystem, s3. Default filesystem.
-	MountStatus string                     `json:"mount-status"`      // One of mounted, notmounted, nonremovable. Default nonremovable.
-	Store       string                     `json:"store"`             // 3 to 32 characters.
-	Comment     *string                    `json:"comment,omitempty"` // At most 128 characters.
-	Maintenance *ScanRemoteItemMaintenance `json:"maintenance,omitempty"`
-}
-
-// A ScanRemoteItemMaintenance is a text of keys and values, such as the value of maintenance. It keeps
-// the text it was read from.
-type ScanRemoteItemMaintenance struct {
-	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
-	Message *string `json:"message,omitempty"` // At most 64 characters.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseScanRemoteItemMaintenance reads the text of a ScanRemoteItemMaintenance.
-func ParseScanRemoteItemMaintenance(text string) (ScanRemoteItemMaintenance, error) {
-	var v ScanRemoteItemMaintenance
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v ScanRemoteItemMaintenance) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v ScanRemoteItemMaintenance) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ScanRemoteItemMaintenance) UnmarshalText(text []byte) error {
-	*v = ScanRemoteItemMaintenance{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetRemoteScanIndexParams are the parameters of [Client.GetRemoteScanIndex].
@@ -186,15 +134,10 @@ type GetRemoteScanIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /config/remote/{name}/scan/{store}
-func (c *Client) GetRemoteScanIndex(ctx context.Context, p GetRemoteScanIndexParams) ([]RemoteScanIndex, error) {
-	var out []RemoteScanIndex
+func (c *Client) GetRemoteScanIndex(ctx context.Context, p GetRemoteScanIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/remote/{name}/scan/{store}", &p, &out)
 	return out, err
-}
-
-// RemoteScanIndex is an element of the result of [Client.GetRemoteScanIndex].
-type RemoteScanIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListRemoteBackupGroupsParams are the parameters of [Client.ListRemoteBackupGroups].
@@ -209,21 +152,10 @@ type ListRemoteBackupGroupsParams struct {
 // Needs Remote.Audit on /remote/{name}.
 //
 //api:operation GET /config/remote/{name}/scan/{store}/groups
-func (c *Client) ListRemoteBackupGroups(ctx context.Context, p ListRemoteBackupGroupsParams) ([]RemoteBackupGroupListItem, error) {
-	var out []RemoteBackupGroupListItem
+func (c *Client) ListRemoteBackupGroups(ctx context.Context, p ListRemoteBackupGroupsParams) ([]BackupGroup, error) {
+	var out []BackupGroup
 	err := c.rest.Call(ctx, http.MethodGet, "/config/remote/{name}/scan/{store}/groups", &p, &out)
 	return out, err
-}
-
-// RemoteBackupGroupListItem is an element of the result of [Client.ListRemoteBackupGroups].
-type RemoteBackupGroupListItem struct {
-	BackupCount int64    `json:"backup-count"`
-	BackupID    string   `json:"backup-id"`
-	BackupType  string   `json:"backup-type"` // One of vm, ct, host.
-	Files       []string `json:"files"`
-	LastBackup  int64    `json:"last-backup"` // At least 1.
-	Comment     *string  `json:"comment,omitempty"`
-	Owner       *string  `json:"owner,omitempty"` // 3 to 64 characters.
 }
 
 // ListRemoteNamespacesParams are the parameters of [Client.ListRemoteNamespaces].

@@ -14,14 +14,14 @@ import (
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/s3
-func (c *Client) ListS3Clients(ctx context.Context) ([]S3ClientListItem, error) {
-	var out []S3ClientListItem
+func (c *Client) ListS3Clients(ctx context.Context) ([]S3Client, error) {
+	var out []S3Client
 	err := c.rest.Call(ctx, http.MethodGet, "/config/s3", nil, &out)
 	return out, err
 }
 
-// S3ClientListItem is an element of the result of [Client.ListS3Clients].
-type S3ClientListItem struct {
+// S3Client is an element of the result of [Client.ListS3Clients].
+type S3Client struct {
 	AccessKey      string   `json:"access-key"`
 	Endpoint       string   `json:"endpoint"`
 	ID             string   `json:"id"`                  // 3 to 32 characters.
@@ -82,23 +82,6 @@ func (c *Client) GetS3Client(ctx context.Context, p GetS3ClientParams) (*S3Clien
 	return out, nil
 }
 
-// S3Client is the result of [Client.GetS3Client].
-type S3Client struct {
-	AccessKey      string   `json:"access-key"`
-	Endpoint       string   `json:"endpoint"`
-	ID             string   `json:"id"`                  // 3 to 32 characters.
-	BurstIn        *string  `json:"burst-in,omitempty"`  // At most 64 characters.
-	BurstOut       *string  `json:"burst-out,omitempty"` // At most 64 characters.
-	Fingerprint    *string  `json:"fingerprint,omitempty"`
-	PathStyle      *bool    `json:"path-style,omitempty"` // Default false.
-	Port           *int64   `json:"port,omitempty"`
-	ProviderQuirks []string `json:"provider-quirks,omitempty"` // Any of skip-if-none-match-header, delete-objects-via-delete-object.
-	PutRateLimit   *int64   `json:"put-rate-limit,omitempty"`
-	RateIn         *string  `json:"rate-in,omitempty"`  // At most 64 characters.
-	RateOut        *string  `json:"rate-out,omitempty"` // At most 64 characters.
-	Region         *string  `json:"region,omitempty"`   // At most 32 characters.
-}
-
 // UpdateS3ClientParams are the parameters of [Client.UpdateS3Client].
 type UpdateS3ClientParams struct {
 	ID        string  `json:"id"` // 3 to 32 characters.
@@ -152,11 +135,18 @@ type ListS3BucketsParams struct {
 
 // ListS3Buckets calls GET /config/s3/{id}/list-buckets.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// Needs Sys.Audit on /.
 //
 //api:operation GET /config/s3/{id}/list-buckets
-func (c *Client) ListS3Buckets(ctx context.Context, p ListS3BucketsParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListS3Buckets(ctx context.Context, p ListS3BucketsParams) ([]S3BucketListItem, error) {
+	var out []S3BucketListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/config/s3/{id}/list-buckets", &p, &out)
 	return out, err
+}
+
+// S3BucketListItem is an element of the result of [Client.ListS3Buckets].
+type S3BucketListItem struct {
+	Name string `json:"name"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -18,14 +18,14 @@ type ListSyncJobsParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/sync
-func (c *Client) ListSyncJobs(ctx context.Context, p ListSyncJobsParams) ([]SyncJobListItem, error) {
-	var out []SyncJobListItem
+func (c *Client) ListSyncJobs(ctx context.Context, p ListSyncJobsParams) ([]SyncJob, error) {
+	var out []SyncJob
 	err := c.rest.Call(ctx, http.MethodGet, "/config/sync", &p, &out)
 	return out, err
 }
 
-// SyncJobListItem is an element of the result of [Client.ListSyncJobs].
-type SyncJobListItem struct {
+// SyncJob is an element of the result of [Client.ListSyncJobs].
+type SyncJob struct {
 	ID                  string   `json:"id"`                              // 3 to 32 characters.
 	RemoteStore         string   `json:"remote-store"`                    // 3 to 32 characters.
 	Store               string   `json:"store"`                           // 3 to 32 characters.
@@ -109,36 +109,6 @@ func (c *Client) GetSyncJob(ctx context.Context, p GetSyncJobParams) (*SyncJob, 
 		return nil, err
 	}
 	return out, nil
-}
-
-// SyncJob is the result of [Client.GetSyncJob].
-type SyncJob struct {
-	ID                  string   `json:"id"`                              // 3 to 32 characters.
-	RemoteStore         string   `json:"remote-store"`                    // 3 to 32 characters.
-	Store               string   `json:"store"`                           // 3 to 32 characters.
-	ActiveEncryptionKey *string  `json:"active-encryption-key,omitempty"` // 3 to 32 characters.
-	AssociatedKey       []string `json:"associated-key,omitempty"`        // Each 3 to 32 characters.
-	BurstIn             *string  `json:"burst-in,omitempty"`              // At most 64 characters.
-	BurstOut            *string  `json:"burst-out,omitempty"`             // At most 64 characters.
-	Comment             *string  `json:"comment,omitempty"`               // At most 128 characters.
-	EncryptedOnly       *bool    `json:"encrypted-only,omitempty"`
-	GroupFilter         []string `json:"group-filter,omitempty"`
-	MaxDepth            *int64   `json:"max-depth,omitempty"`       // 0 to 7.
-	NS                  *string  `json:"ns,omitempty"`              // At most 256 characters.
-	Owner               *string  `json:"owner,omitempty"`           // 3 to 64 characters.
-	RateIn              *string  `json:"rate-in,omitempty"`         // At most 64 characters.
-	RateOut             *string  `json:"rate-out,omitempty"`        // At most 64 characters.
-	Remote              *string  `json:"remote,omitempty"`          // 3 to 32 characters.
-	RemoteNS            *string  `json:"remote-ns,omitempty"`       // At most 256 characters.
-	RemoveVanished      *bool    `json:"remove-vanished,omitempty"` // Default false.
-	ResyncCorrupt       *bool    `json:"resync-corrupt,omitempty"`
-	RunOnMount          *bool    `json:"run-on-mount,omitempty"`
-	Schedule            *string  `json:"schedule,omitempty"`
-	SyncDirection       *string  `json:"sync-direction,omitempty"` // One of pull, push. Default pull.
-	TransferLast        *int64   `json:"transfer-last,omitempty"`  // At least 1.
-	UnmountOnDone       *bool    `json:"unmount-on-done,omitempty"`
-	VerifiedOnly        *bool    `json:"verified-only,omitempty"`
-	WorkerThreads       *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
 // UpdateSyncJobParams are the parameters of [Client.UpdateSyncJob].

@@ -19,15 +19,10 @@ type GetDiskIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/disks
-func (c *Client) GetDiskIndex(ctx context.Context, p GetDiskIndexParams) ([]DiskIndex, error) {
-	var out []DiskIndex
+func (c *Client) GetDiskIndex(ctx context.Context, p GetDiskIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/disks", &p, &out)
 	return out, err
-}
-
-// DiskIndex is an element of the result of [Client.GetDiskIndex].
-type DiskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListDirectoryMountsParams are the parameters of [Client.ListDirectoryMounts].
@@ -135,9 +130,9 @@ type DiskListItem struct {
 	DiskType   string                  `json:"disk-type"` // One of unknown, hdd, ssd, usb.
 	GPT        bool                    `json:"gpt"`
 	Name       string                  `json:"name"`
-	Size       int64                   `json:"size"`   // At least 0.
+	Size       uint64                  `json:"size"`   // At least 0. Bytes.
 	Status     string                  `json:"status"` // One of passed, failed, unknown.
-	Used       string                  `json:"used"`   // One of unused, mounted, lvm, zfs, devicemapper, partitions, filesystem.
+	Used       string                  `json:"used"`   // One of unused, mounted, lvm, zfs, devicemapper, partitions, filesystem. Bytes.
 	DevPath    *string                 `json:"devpath,omitempty"`
 	Model      *string                 `json:"model,omitempty"`
 	Partitions []DiskListItemPartition `json:"partitions,omitempty"`
@@ -153,10 +148,10 @@ type DiskListItemPartition struct {
 	GPT        bool    `json:"gpt"`
 	Mounted    bool    `json:"mounted"`
 	Name       string  `json:"name"`
-	Used       string  `json:"used"` // One of unused, lvm, zfs, zfsreserved, efi, bios, filesystem.
+	Used       string  `json:"used"` // One of unused, lvm, zfs, zfsreserved, efi, bios, filesystem. Bytes.
 	DevPath    *string `json:"devpath,omitempty"`
 	Filesystem *string `json:"filesystem,omitempty"`
-	Size       *int64  `json:"size,omitempty"` // At least 0.
+	Size       *uint64 `json:"size,omitempty"` // At least 0. Bytes.
 	UUID       *string `json:"uuid,omitempty"`
 }
 
@@ -234,13 +229,13 @@ func (c *Client) ListZFSPools(ctx context.Context, p ListZFSPoolsParams) ([]ZFSP
 
 // ZFSPoolListItem is an element of the result of [Client.ListZFSPools].
 type ZFSPoolListItem struct {
-	Alloc  int64   `json:"alloc"` // At least 0.
+	Alloc  uint64  `json:"alloc"` // At least 0. Bytes.
 	Dedup  float64 `json:"dedup"`
 	Frag   int64   `json:"frag"` // At least 0.
-	Free   int64   `json:"free"` // At least 0.
+	Free   uint64  `json:"free"` // At least 0. Bytes.
 	Health string  `json:"health"`
 	Name   string  `json:"name"`
-	Size   int64   `json:"size"` // At least 0.
+	Size   uint64  `json:"size"` // At least 0. Bytes.
 }
 
 // CreateZFSPoolParams are the parameters of [Client.CreateZFSPool].
@@ -273,11 +268,24 @@ type GetZFSPoolParams struct {
 
 // GetZFSPool calls GET /nodes/{node}/disks/zfs/{name}.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /system/disks.
+// Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/zfs/{name}
-func (c *Client) GetZFSPool(ctx context.Context, p GetZFSPoolParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/disks/zfs/{name}", &p, &out)
-	return out, err
+func (c *Client) GetZFSPool(ctx context.Context, p GetZFSPoolParams) (*ZFSPool, error) {
+	out := new(ZFSPool)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/disks/zfs/{name}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ZFSPool is the result of [Client.GetZFSPool].
+type ZFSPool struct {
+	Action   *string         `json:"action,omitempty"`
+	Children json.RawMessage `json:"children,omitempty"`
+	Errors   *string         `json:"errors,omitempty"`
+	Name     *string         `json:"name,omitempty"`
+	Scan     *string         `json:"scan,omitempty"`
+	State    *string         `json:"state,omitempty"`
+	Status   *string         `json:"status,omitempty"`
 }

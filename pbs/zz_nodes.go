@@ -8,17 +8,26 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+
+	"github.com/proxkit/proxkit/internal/wire"
 )
 
 // ListNodes calls GET /nodes.
 //
-// The API description does not tell what the result holds. Needs root@pam.
+// Needs root@pam.
 //
 //api:operation GET /nodes
-func (c *Client) ListNodes(ctx context.Context) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
+	var out []NodeListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes", nil, &out)
 	return out, err
+}
+
+// NodeListItem is an element of the result of [Client.ListNodes].
+type NodeListItem struct {
+	Node string `json:"node"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetNodeIndexParams are the parameters of [Client.GetNodeIndex].
@@ -31,15 +40,268 @@ type GetNodeIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}
-func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]NodeIndex, error) {
-	var out []NodeIndex
+func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}", &p, &out)
 	return out, err
 }
 
-// NodeIndex is an element of the result of [Client.GetNodeIndex].
-type NodeIndex struct {
-	Subdir string `json:"subdir"`
+// GetNodeCertificateIndexParams are the parameters of [Client.GetNodeCertificateIndex].
+type GetNodeCertificateIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCertificateIndex calls GET /nodes/{node}/certificates.
+//
+// Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/certificates
+func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertificateIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates", &p, &out)
+	return out, err
+}
+
+// GetNodeCertificateACMEIndexParams are the parameters of [Client.GetNodeCertificateACMEIndex].
+type GetNodeCertificateACMEIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme.
+//
+// Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/certificates/acme
+func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/acme", &p, &out)
+	return out, err
+}
+
+// OrderNodeACMECertificateParams are the parameters of [Client.OrderNodeACMECertificate].
+type OrderNodeACMECertificateParams struct {
+	Node  string `json:"node"`
+	Force *bool  `json:"force,omitempty"` // Default false.
+}
+
+// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate.
+//
+// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+//
+//api:operation POST /nodes/{node}/certificates/acme/certificate
+func (c *Client) OrderNodeACMECertificate(ctx context.Context, p OrderNodeACMECertificateParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/certificates/acme/certificate", &p, &out)
+	return out, err
+}
+
+// RenewNodeACMECertificateParams are the parameters of [Client.RenewNodeACMECertificate].
+type RenewNodeACMECertificateParams struct {
+	Node  string `json:"node"`
+	Force *bool  `json:"force,omitempty"` // Default false.
+}
+
+// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate.
+//
+// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+//
+//api:operation PUT /nodes/{node}/certificates/acme/certificate
+func (c *Client) RenewNodeACMECertificate(ctx context.Context, p RenewNodeACMECertificateParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/certificates/acme/certificate", &p, &out)
+	return out, err
+}
+
+// UploadNodeCustomCertificateParams are the parameters of [Client.UploadNodeCustomCertificate].
+type UploadNodeCustomCertificateParams struct {
+	Node         string  `json:"node"`
+	Certificates string  `json:"certificates"`
+	Force        *bool   `json:"force,omitempty"` // Default false.
+	Key          *string `json:"key,omitempty"`
+	Restart      *bool   `json:"restart,omitempty"` // Default false.
+}
+
+// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom.
+//
+// Needs Sys.Modify on /system/certificates.
+//
+//api:operation POST /nodes/{node}/certificates/custom
+func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCustomCertificateParams) ([]NodeCertificate, error) {
+	var out []NodeCertificate
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/certificates/custom", &p, &out)
+	return out, err
+}
+
+// NodeCertificate is an element of the result of [Client.UploadNodeCustomCertificate].
+type NodeCertificate struct {
+	Filename      string   `json:"filename"`
+	Issuer        string   `json:"issuer"`
+	PublicKeyType string   `json:"public-key-type"`
+	SAN           []string `json:"san"`
+	Subject       string   `json:"subject"`
+	Fingerprint   *string  `json:"fingerprint,omitempty"`
+	NotAfter      *int64   `json:"notafter,omitempty"`
+	NotBefore     *int64   `json:"notbefore,omitempty"`
+	PEM           *string  `json:"pem,omitempty"`
+	PublicKeyBits *int64   `json:"public-key-bits,omitempty"` // 0 to 4294967295.
+}
+
+// DeleteNodeCustomCertificateParams are the parameters of [Client.DeleteNodeCustomCertificate].
+type DeleteNodeCustomCertificateParams struct {
+	Node    string `json:"node"`
+	Restart *bool  `json:"restart,omitempty"` // Default false.
+}
+
+// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom.
+//
+// Needs Sys.Modify on /system/certificates.
+//
+//api:operation DELETE /nodes/{node}/certificates/custom
+func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCustomCertificateParams) error {
+	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/certificates/custom", &p, nil)
+}
+
+// ListNodeCertificatesInfoParams are the parameters of [Client.ListNodeCertificatesInfo].
+type ListNodeCertificatesInfoParams struct {
+	Node string `json:"node"`
+}
+
+// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info.
+//
+// Needs Sys.Modify on /system/certificates.
+//
+//api:operation GET /nodes/{node}/certificates/info
+func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {
+	var out []NodeCertificate
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/info", &p, &out)
+	return out, err
+}
+
+// GetNodeConfigParams are the parameters of [Client.GetNodeConfig].
+type GetNodeConfigParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeConfig calls GET /nodes/{node}/config.
+//
+// Needs Sys.Audit on /system.
+//
+//api:operation GET /nodes/{node}/config
+func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
+	out := new(NodeConfig)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/config", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// from.
+type NodeACME struct {
+	Account string `json:"account"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseNodeACME reads the text of a NodeACME.
+func ParseNodeACME(text string) (NodeACME, error) {
+	var v NodeACME
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v NodeACME) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v NodeACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *NodeACME) UnmarshalText(text []byte) error {
+	*v = NodeACME{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
+// was read from.
+type NodeACMEDomain struct {
+	Domain string  `json:"domain" px:"default"`
+	Alias  *string `json:"alias,omitempty"`
+	Plugin *string `json:"plugin,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseNodeACMEDomain reads the text of a NodeACMEDomain.
+func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) {
+	var v NodeACMEDomain
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v NodeACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v NodeACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *NodeACMEDomain) UnmarshalText(text []byte) error {
+	*v = NodeACMEDomain{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// NodeConfig is the result of [Client.GetNodeConfig].
+type NodeConfig struct {
+	ACME         *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain   map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	CiphersTLS12 *string                `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string                `json:"ciphers-tls-1.3,omitempty"`
+	ConsentText  *string                `json:"consent-text,omitempty"` // At most 65536 characters.
+	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
+	// ru, sl, sv, tr, zh_CN, zh_TW.
+	DefaultLang    *string `json:"default-lang,omitempty"`
+	Description    *string `json:"description,omitempty"`
+	EmailFrom      *string `json:"email-from,omitempty"` // 2 to 64 characters.
+	HTTPProxy      *string `json:"http-proxy,omitempty"` // At most 128 characters.
+	Location       *string `json:"location,omitempty"`
+	TaskLogMaxDays *int64  `json:"task-log-max-days,omitempty"` // At least 0.
+}
+
+// UpdateNodeConfigParams are the parameters of [Client.UpdateNodeConfig].
+type UpdateNodeConfigParams struct {
+	Node         string                 `json:"node"`
+	ACME         *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain   map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	CiphersTLS12 *string                `json:"ciphers-tls-1.2,omitempty"`
+	CiphersTLS13 *string                `json:"ciphers-tls-1.3,omitempty"`
+	ConsentText  *string                `json:"consent-text,omitempty"` // At most 65536 characters.
+	// One of ar, ca, da, de, en, es, eu, fa, fr, gl, he, hu, it, ja, kr, nb, nl, nn, pl, pt_BR,
+	// ru, sl, sv, tr, zh_CN, zh_TW.
+	DefaultLang *string `json:"default-lang,omitempty"`
+	// Any of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4, http-proxy,
+	// email-from, ciphers-tls-1.3, ciphers-tls-1.2, default-lang, description,
+	// task-log-max-days, consent-text, location.
+	Delete         []string `json:"delete,omitempty"`
+	Description    *string  `json:"description,omitempty"`
+	Digest         *string  `json:"digest,omitempty"`
+	EmailFrom      *string  `json:"email-from,omitempty"` // 2 to 64 characters.
+	HTTPProxy      *string  `json:"http-proxy,omitempty"` // At most 128 characters.
+	Location       *string  `json:"location,omitempty"`
+	TaskLogMaxDays *int64   `json:"task-log-max-days,omitempty"` // At least 0.
+}
+
+// UpdateNodeConfig calls PUT /nodes/{node}/config.
+//
+// Needs Sys.Modify on /system.
+//
+//api:operation PUT /nodes/{node}/config
+func (c *Client) UpdateNodeConfig(ctx context.Context, p UpdateNodeConfigParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/config", &p, nil)
 }
 
 // GetNodeDNSParams are the parameters of [Client.GetNodeDNS].
@@ -149,20 +411,20 @@ func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (stri
 	return out, err
 }
 
-// GetNodeRRDParams are the parameters of [Client.GetNodeRRD].
-type GetNodeRRDParams struct {
+// ListNodeRRDParams are the parameters of [Client.ListNodeRRD].
+type ListNodeRRDParams struct {
 	Node      string `json:"node"`
 	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// GetNodeRRD calls GET /nodes/{node}/rrd.
+// ListNodeRRD calls GET /nodes/{node}/rrd.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on /system/status.
+// Needs Sys.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/rrd
-func (c *Client) GetNodeRRD(ctx context.Context, p GetNodeRRDParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListNodeRRD(ctx context.Context, p ListNodeRRDParams) ([]RRDPoint, error) {
+	var out []RRDPoint
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/rrd", &p, &out)
 	return out, err
 }
@@ -177,14 +439,14 @@ type ListNodeServicesParams struct {
 // Needs Sys.Audit on /system/services.
 //
 //api:operation GET /nodes/{node}/services
-func (c *Client) ListNodeServices(ctx context.Context, p ListNodeServicesParams) ([]NodeServiceListItem, error) {
-	var out []NodeServiceListItem
+func (c *Client) ListNodeServices(ctx context.Context, p ListNodeServicesParams) ([]NodeService, error) {
+	var out []NodeService
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/services", &p, &out)
 	return out, err
 }
 
-// NodeServiceListItem is an element of the result of [Client.ListNodeServices].
-type NodeServiceListItem struct {
+// NodeService is an element of the result of [Client.ListNodeServices].
+type NodeService struct {
 	Desc      string `json:"desc"`
 	Name      string `json:"name"`
 	Service   string `json:"service"` // At most 256 characters.
@@ -203,15 +465,10 @@ type GetNodeServiceIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/services/{service}
-func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]NodeServiceIndex, error) {
-	var out []NodeServiceIndex
+func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/services/{service}", &p, &out)
 	return out, err
-}
-
-// NodeServiceIndex is an element of the result of [Client.GetNodeServiceIndex].
-type NodeServiceIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ReloadNodeServiceParams are the parameters of [Client.ReloadNodeService].
@@ -222,11 +479,13 @@ type ReloadNodeServiceParams struct {
 
 // ReloadNodeService calls POST /nodes/{node}/services/{service}/reload.
 //
-// Needs Sys.Modify on /system/services/{service}.
+// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/reload
-func (c *Client) ReloadNodeService(ctx context.Context, p ReloadNodeServiceParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/reload", &p, nil)
+func (c *Client) ReloadNodeService(ctx context.Context, p ReloadNodeServiceParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/reload", &p, &out)
+	return out, err
 }
 
 // RestartNodeServiceParams are the parameters of [Client.RestartNodeService].
@@ -237,11 +496,13 @@ type RestartNodeServiceParams struct {
 
 // RestartNodeService calls POST /nodes/{node}/services/{service}/restart.
 //
-// Needs Sys.Modify on /system/services/{service}.
+// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/restart
-func (c *Client) RestartNodeService(ctx context.Context, p RestartNodeServiceParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/restart", &p, nil)
+func (c *Client) RestartNodeService(ctx context.Context, p RestartNodeServiceParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/restart", &p, &out)
+	return out, err
 }
 
 // StartNodeServiceParams are the parameters of [Client.StartNodeService].
@@ -252,11 +513,13 @@ type StartNodeServiceParams struct {
 
 // StartNodeService calls POST /nodes/{node}/services/{service}/start.
 //
-// Needs Sys.Modify on /system/services/{service}.
+// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/start
-func (c *Client) StartNodeService(ctx context.Context, p StartNodeServiceParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/start", &p, nil)
+func (c *Client) StartNodeService(ctx context.Context, p StartNodeServiceParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/start", &p, &out)
+	return out, err
 }
 
 // GetNodeServiceStateParams are the parameters of [Client.GetNodeServiceState].
@@ -267,14 +530,15 @@ type GetNodeServiceStateParams struct {
 
 // GetNodeServiceState calls GET /nodes/{node}/services/{service}/state.
 //
-// The API description does not tell what the result holds. Needs Sys.Audit on
-// /system/services/{service}.
+// Needs Sys.Audit on /system/services/{service}.
 //
 //api:operation GET /nodes/{node}/services/{service}/state
-func (c *Client) GetNodeServiceState(ctx context.Context, p GetNodeServiceStateParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/services/{service}/state", &p, &out)
-	return out, err
+func (c *Client) GetNodeServiceState(ctx context.Context, p GetNodeServiceStateParams) (*NodeService, error) {
+	out := new(NodeService)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/services/{service}/state", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // StopNodeServiceParams are the parameters of [Client.StopNodeService].
@@ -285,11 +549,13 @@ type StopNodeServiceParams struct {
 
 // StopNodeService calls POST /nodes/{node}/services/{service}/stop.
 //
-// Needs Sys.Modify on /system/services/{service}.
+// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/stop
-func (c *Client) StopNodeService(ctx context.Context, p StopNodeServiceParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/stop", &p, nil)
+func (c *Client) StopNodeService(ctx context.Context, p StopNodeServiceParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/services/{service}/stop", &p, &out)
+	return out, err
 }
 
 // GetNodeStatusParams are the parameters of [Client.GetNodeStatus].
@@ -310,6 +576,13 @@ func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*Nod
 	return out, nil
 }
 
+// MemoryCounters is part of the result of [Client.GetNodeStatus].
+type MemoryCounters struct {
+	Free  uint64 `json:"free"`  // At least 0. Bytes.
+	Total uint64 `json:"total"` // At least 0. Bytes.
+	Used  uint64 `json:"used"`  // At least 0. Bytes.
+}
+
 // NodeStatus is the result of [Client.GetNodeStatus].
 type NodeStatus struct {
 	BootInfo      NodeStatusBootInfo      `json:"boot-info"`
@@ -319,9 +592,9 @@ type NodeStatus struct {
 	Info          NodeStatusInfo          `json:"info"`
 	KVersion      string                  `json:"kversion"`
 	LoadAvg       []float64               `json:"loadavg"`
-	Memory        NodeStatusMemory        `json:"memory"`
+	Memory        MemoryCounters          `json:"memory"`
 	Root          NodeStatusRoot          `json:"root"`
-	Swap          NodeStatusSwap          `json:"swap"`
+	Swap          MemoryCounters          `json:"swap"`
 	Uptime        int64                   `json:"uptime"` // At least 0.
 	Wait          float64                 `json:"wait"`
 }
@@ -352,25 +625,11 @@ type NodeStatusInfo struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// NodeStatusMemory is part of the result of [Client.GetNodeStatus].
-type NodeStatusMemory struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
 // NodeStatusRoot is part of the result of [Client.GetNodeStatus].
 type NodeStatusRoot struct {
-	Avail int64 `json:"avail"` // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
-// NodeStatusSwap is part of the result of [Client.GetNodeStatus].
-type NodeStatusSwap struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
+	Avail uint64 `json:"avail"` // At least 0. Bytes.
+	Total uint64 `json:"total"` // At least 0. Bytes.
+	Used  uint64 `json:"used"`  // At least 0. Bytes.
 }
 
 // RebootOrShutdownNodeParams are the parameters of [Client.RebootOrShutdownNode].
@@ -542,15 +801,10 @@ type GetTaskIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}
-func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]TaskIndex, error) {
-	var out []TaskIndex
+func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}", &p, &out)
 	return out, err
-}
-
-// TaskIndex is an element of the result of [Client.GetTaskIndex].
-type TaskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // StopTaskParams are the parameters of [Client.StopTask].
@@ -568,8 +822,8 @@ func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/tasks/{upid}", &p, nil)
 }
 
-// GetTaskLogParams are the parameters of [Client.GetTaskLog].
-type GetTaskLogParams struct {
+// ListTaskLogParams are the parameters of [Client.ListTaskLog].
+type ListTaskLogParams struct {
 	Node       string `json:"node"`
 	UPID       UPID   `json:"upid"`               // At least 36 characters.
 	Download   *bool  `json:"download,omitempty"` // Default false.
@@ -578,14 +832,23 @@ type GetTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// GetTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
 //
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
-func (c *Client) GetTaskLog(ctx context.Context, p GetTaskLogParams) (*Download, error) {
-	return c.rest.Download(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p)
+func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {
+	var out []TaskLogListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p, &out)
+	return out, err
+}
+
+// TaskLogListItem is an element of the result of [Client.ListTaskLog].
+type TaskLogListItem struct {
+	N int64  `json:"n"`
+	T string `json:"t"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetTaskStatusParams are the parameters of [Client.GetTaskStatus].

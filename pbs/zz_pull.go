@@ -32,9 +32,12 @@ type PullDatastoreParams struct {
 
 // PullDatastore calls POST /pull.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /pull
-func (c *Client) PullDatastore(ctx context.Context, p PullDatastoreParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/pull", &p, nil)
+func (c *Client) PullDatastore(ctx context.Context, p PullDatastoreParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pull", &p, &out)
+	return out, err
 }

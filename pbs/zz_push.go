@@ -31,9 +31,12 @@ type PushDatastoreParams struct {
 
 // PushDatastore calls POST /push.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /push
-func (c *Client) PushDatastore(ctx context.Context, p PushDatastoreParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/push", &p, nil)
+func (c *Client) PushDatastore(ctx context.Context, p PushDatastoreParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/push", &p, &out)
+	return out, err
 }

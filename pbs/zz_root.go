@@ -13,13 +13,13 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /
-func (c *Client) GetAPIIndex(ctx context.Context) ([]APIIndex, error) {
-	var out []APIIndex
+func (c *Client) GetAPIIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/", nil, &out)
 	return out, err
 }
 
-// APIIndex is an element of the result of [Client.GetAPIIndex].
-type APIIndex struct {
+// A Subdirectory is a path segment that may follow.
+type Subdirectory struct {
 	Subdir string `json:"subdir"`
 }

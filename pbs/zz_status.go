@@ -14,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /status
-func (c *Client) GetStatusIndex(ctx context.Context) ([]StatusIndex, error) {
-	var out []StatusIndex
+func (c *Client) GetStatusIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/status", nil, &out)
 	return out, err
-}
-
-// StatusIndex is an element of the result of [Client.GetStatusIndex].
-type StatusIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListStatusDatastoreUsage calls GET /status/datastore-usage.
@@ -38,41 +33,18 @@ func (c *Client) ListStatusDatastoreUsage(ctx context.Context) ([]StatusDatastor
 
 // StatusDatastoreUsageListItem is an element of the result of [Client.ListStatusDatastoreUsage].
 type StatusDatastoreUsageListItem struct {
-	BackendType       string                                `json:"backend-type"`    // One of filesystem, s3. Default filesystem.
-	MountStatus       string                                `json:"mount-status"`    // One of mounted, notmounted, nonremovable. Default nonremovable.
-	Store             string                                `json:"store"`           // 3 to 32 characters.
-	Avail             *int64                                `json:"avail,omitempty"` // At least 0.
-	Error             *string                               `json:"error,omitempty"`
-	EstimatedFullDate *int64                                `json:"estimated-full-date,omitempty"`
-	GCStatus          *StatusDatastoreUsageListItemGCStatus `json:"gc-status,omitempty"`
-	History           []float64                             `json:"history,omitempty"`
-	HistoryDelta      *int64                                `json:"history-delta,omitempty"` // At least 0.
-	HistoryStart      *int64                                `json:"history-start,omitempty"` // At least 0.
-	Total             *int64                                `json:"total,omitempty"`         // At least 0.
-	Used              *int64                                `json:"used,omitempty"`          // At least 0.
-}
-
-// StatusDatastoreUsageListItemGCStatus is part of the result of [Client.ListStatusDatastoreUsage].
-type StatusDatastoreUsageListItemGCStatus struct {
-	DiskBytes      int64                                           `json:"disk-bytes"`       // At least 0.
-	DiskChunks     int64                                           `json:"disk-chunks"`      // At least 0.
-	IndexDataBytes int64                                           `json:"index-data-bytes"` // At least 0.
-	IndexFileCount int64                                           `json:"index-file-count"` // At least 0.
-	PendingBytes   int64                                           `json:"pending-bytes"`    // At least 0.
-	PendingChunks  int64                                           `json:"pending-chunks"`   // At least 0.
-	RemovedBad     int64                                           `json:"removed-bad"`      // At least 0.
-	RemovedBytes   int64                                           `json:"removed-bytes"`    // At least 0.
-	RemovedChunks  int64                                           `json:"removed-chunks"`   // At least 0.
-	StillBad       int64                                           `json:"still-bad"`        // At least 0.
-	CacheStats     *StatusDatastoreUsageListItemGCStatusCacheStats `json:"cache-stats,omitempty"`
-	UPID           *UPID                                           `json:"upid,omitempty"` // At least 36 characters.
-}
-
-// StatusDatastoreUsageListItemGCStatusCacheStats is part of the result of
-// [Client.ListStatusDatastoreUsage].
-type StatusDatastoreUsageListItemGCStatusCacheStats struct {
-	Hits   int64 `json:"hits"`   // At least 0.
-	Misses int64 `json:"misses"` // At least 0.
+	BackendType       string                     `json:"backend-type"`    // One of filesystem, s3. Default filesystem.
+	MountStatus       string                     `json:"mount-status"`    // One of mounted, notmounted, nonremovable. Default nonremovable.
+	Store             string                     `json:"store"`           // 3 to 32 characters.
+	Avail             *uint64                    `json:"avail,omitempty"` // At least 0. Bytes.
+	Error             *string                    `json:"error,omitempty"`
+	EstimatedFullDate *int64                     `json:"estimated-full-date,omitempty"`
+	GCStatus          *GarbageCollectionCounters `json:"gc-status,omitempty"`
+	History           []float64                  `json:"history,omitempty"`
+	HistoryDelta      *int64                     `json:"history-delta,omitempty"` // At least 0.
+	HistoryStart      *int64                     `json:"history-start,omitempty"` // At least 0.
+	Total             *uint64                    `json:"total,omitempty"`         // At least 0. Bytes.
+	Used              *uint64                    `json:"used,omitempty"`          // At least 0. Bytes.
 }
 
 // GetStatusMetricsParams are the parameters of [Client.GetStatusMetrics].
@@ -83,12 +55,31 @@ type GetStatusMetricsParams struct {
 
 // GetStatusMetrics calls GET /status/metrics.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /status/metrics
-func (c *Client) GetStatusMetrics(ctx context.Context, p GetStatusMetricsParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/status/metrics", &p, &out)
-	return out, err
+func (c *Client) GetStatusMetrics(ctx context.Context, p GetStatusMetricsParams) (*StatusMetrics, error) {
+	out := new(StatusMetrics)
+	if err := c.rest.Call(ctx, http.MethodGet, "/status/metrics", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// StatusMetrics is the result of [Client.GetStatusMetrics].
+type StatusMetrics struct {
+	Data []StatusMetricsDataItem `json:"data"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// StatusMetricsDataItem is part of the result of [Client.GetStatusMetrics].
+type StatusMetricsDataItem struct {
+	ID        string  `json:"id"`
+	Metric    string  `json:"metric"`
+	Timestamp int64   `json:"timestamp"` // Seconds since 1970.
+	Type      string  `json:"type"`      // One of gauge, counter, derive.
+	Value     float64 `json:"value"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

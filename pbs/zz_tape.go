@@ -16,15 +16,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /tape
-func (c *Client) GetTapeIndex(ctx context.Context) ([]TapeIndex, error) {
-	var out []TapeIndex
+func (c *Client) GetTapeIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/tape", nil, &out)
 	return out, err
-}
-
-// TapeIndex is an element of the result of [Client.GetTapeIndex].
-type TapeIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListTapeBackupJobStatus calls GET /tape/backup.
@@ -98,11 +93,14 @@ type RunTapeBackupJobParams struct {
 
 // RunTapeBackupJob calls POST /tape/backup/{id}.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+// The result names the task that does the work. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation POST /tape/backup/{id}
-func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/tape/backup/{id}", &p, nil)
+func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/tape/backup/{id}", &p, &out)
+	return out, err
 }
 
 // ListTapeChangers calls GET /tape/changer.
@@ -137,15 +135,10 @@ type GetTapeChangerIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /tape/changer/{name}
-func (c *Client) GetTapeChangerIndex(ctx context.Context, p GetTapeChangerIndexParams) ([]TapeChangerIndex, error) {
-	var out []TapeChangerIndex
+func (c *Client) GetTapeChangerIndex(ctx context.Context, p GetTapeChangerIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/changer/{name}", &p, &out)
 	return out, err
-}
-
-// TapeChangerIndex is an element of the result of [Client.GetTapeChangerIndex].
-type TapeChangerIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListTapeChangerStatusParams are the parameters of [Client.ListTapeChangerStatus].
@@ -233,15 +226,10 @@ type GetTapeDriveIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /tape/drive/{drive}
-func (c *Client) GetTapeDriveIndex(ctx context.Context, p GetTapeDriveIndexParams) ([]TapeDriveIndex, error) {
-	var out []TapeDriveIndex
+func (c *Client) GetTapeDriveIndex(ctx context.Context, p GetTapeDriveIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/drive/{drive}", &p, &out)
 	return out, err
-}
-
-// TapeDriveIndex is an element of the result of [Client.GetTapeDriveIndex].
-type TapeDriveIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // BarcodeLabelTapeDriveMediaParams are the parameters of [Client.BarcodeLabelTapeDriveMedia].
@@ -552,8 +540,8 @@ type TapeDriveStatus struct {
 	Vendor       string  `json:"vendor"`
 	AlertFlags   *string `json:"alert-flags,omitempty"`
 	BlockNumber  *int64  `json:"block-number,omitempty"`  // At least 0.
-	BytesRead    *int64  `json:"bytes-read,omitempty"`    // At least 0.
-	BytesWritten *int64  `json:"bytes-written,omitempty"` // At least 0.
+	BytesRead    *uint64 `json:"bytes-read,omitempty"`    // At least 0. Bytes.
+	BytesWritten *uint64 `json:"bytes-written,omitempty"` // At least 0. Bytes.
 	Density      *string `json:"density,omitempty"`       // One of Unknown, LTO1, LTO2, LTO3, LTO4, LTO5, LTO6, LTO7, LTO7M8, LTO8, LTO9.
 	// One of no-activity, cleaning, loading, unloading, other, reading, writing, locating,
 	// rewinding, erasing, formatting, calibrating, other-d-t, microcode-update,
@@ -607,18 +595,18 @@ type TapeDriveVolumeStatistics struct {
 	BeginningOfMediumPasses           int64  `json:"beginning-of-medium-passes"`          // At least 0.
 	LastLoadReadCompressionRatio      int64  `json:"last-load-read-compression-ratio"`    // At least 0.
 	LastLoadWriteCompressionRatio     int64  `json:"last-load-write-compression-ratio"`   // At least 0.
-	LastMountBytesRead                int64  `json:"last-mount-bytes-read"`               // At least 0.
-	LastMountBytesWritten             int64  `json:"last-mount-bytes-written"`            // At least 0.
+	LastMountBytesRead                uint64 `json:"last-mount-bytes-read"`               // At least 0. Bytes.
+	LastMountBytesWritten             uint64 `json:"last-mount-bytes-written"`            // At least 0. Bytes.
 	LastMountUnrecoveredReadErrors    int64  `json:"last-mount-unrecovered-read-errors"`  // At least 0.
 	LastMountUnrecoveredWriteErrors   int64  `json:"last-mount-unrecovered-write-errors"` // At least 0.
-	LifetimeBytesRead                 int64  `json:"lifetime-bytes-read"`                 // At least 0.
-	LifetimeBytesWritten              int64  `json:"lifetime-bytes-written"`              // At least 0.
+	LifetimeBytesRead                 uint64 `json:"lifetime-bytes-read"`                 // At least 0. Bytes.
+	LifetimeBytesWritten              uint64 `json:"lifetime-bytes-written"`              // At least 0. Bytes.
 	MediumMountTime                   int64  `json:"medium-mount-time"`                   // At least 0.
 	MediumReadyTime                   int64  `json:"medium-ready-time"`                   // At least 0.
 	MiddleOfTapePasses                int64  `json:"middle-of-tape-passes"`               // At least 0.
 	Serial                            string `json:"serial"`
-	TotalNativeCapacity               int64  `json:"total-native-capacity"`                 // At least 0.
-	TotalUsedNativeCapacity           int64  `json:"total-used-native-capacity"`            // At least 0.
+	TotalNativeCapacity               uint64 `json:"total-native-capacity"`                 // At least 0. Bytes.
+	TotalUsedNativeCapacity           uint64 `json:"total-used-native-capacity"`            // At least 0. Bytes.
 	VolumeDatasetsRead                int64  `json:"volume-datasets-read"`                  // At least 0.
 	VolumeDatasetsWritten             int64  `json:"volume-datasets-written"`               // At least 0.
 	VolumeMounts                      int64  `json:"volume-mounts"`                         // At least 0.
@@ -637,15 +625,10 @@ type TapeDriveVolumeStatistics struct {
 // Open to every authenticated user.
 //
 //api:operation GET /tape/media
-func (c *Client) GetTapeMediaIndex(ctx context.Context) ([]TapeMediaIndex, error) {
-	var out []TapeMediaIndex
+func (c *Client) GetTapeMediaIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/media", nil, &out)
 	return out, err
-}
-
-// TapeMediaIndex is an element of the result of [Client.GetTapeMediaIndex].
-type TapeMediaIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListTapeMediaContentParams are the parameters of [Client.ListTapeMediaContent].
@@ -692,13 +675,11 @@ type DestroyTapeMediaParams struct {
 
 // DestroyTapeMedia calls GET /tape/media/destroy.
 //
-// The API description does not tell what the result holds. Needs Tape.Write on /tape.
+// Needs Tape.Write on /tape.
 //
 //api:operation GET /tape/media/destroy
-func (c *Client) DestroyTapeMedia(ctx context.Context, p DestroyTapeMediaParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/tape/media/destroy", &p, &out)
-	return out, err
+func (c *Client) DestroyTapeMedia(ctx context.Context, p DestroyTapeMediaParams) error {
+	return c.rest.Call(ctx, http.MethodGet, "/tape/media/destroy", &p, nil)
 }
 
 // ListTapeMediaParams are the parameters of [Client.ListTapeMedia].
@@ -728,7 +709,7 @@ type TapeMediaListItem struct {
 	Location      string  `json:"location"`
 	Status        string  `json:"status"` // One of writable, full, unknown, damaged, retired.
 	UUID          string  `json:"uuid"`
-	BytesUsed     *int64  `json:"bytes-used,omitempty"` // At least 0.
+	BytesUsed     *uint64 `json:"bytes-used,omitempty"` // At least 0. Bytes.
 	MediaSetCTime *int64  `json:"media-set-ctime,omitempty"`
 	MediaSetName  *string `json:"media-set-name,omitempty"`
 	MediaSetUUID  *string `json:"media-set-uuid,omitempty"`
@@ -746,15 +727,10 @@ type GetTapeMediumIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /tape/media/list/{uuid}
-func (c *Client) GetTapeMediumIndex(ctx context.Context, p GetTapeMediumIndexParams) ([]TapeMediumIndex, error) {
-	var out []TapeMediumIndex
+func (c *Client) GetTapeMediumIndex(ctx context.Context, p GetTapeMediumIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/media/list/{uuid}", &p, &out)
 	return out, err
-}
-
-// TapeMediumIndex is an element of the result of [Client.GetTapeMediumIndex].
-type TapeMediumIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetTapeMediumStatusParams are the parameters of [Client.GetTapeMediumStatus].
@@ -884,14 +860,14 @@ func (v *RestoreTapeNamespace) UnmarshalText(text []byte) error {
 // Needs root@pam.
 //
 //api:operation GET /tape/scan-changers
-func (c *Client) ListTapeScanChangers(ctx context.Context) ([]TapeScanChangerListItem, error) {
-	var out []TapeScanChangerListItem
+func (c *Client) ListTapeScanChangers(ctx context.Context) ([]TapeDevice, error) {
+	var out []TapeDevice
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/scan-changers", nil, &out)
 	return out, err
 }
 
-// TapeScanChangerListItem is an element of the result of [Client.ListTapeScanChangers].
-type TapeScanChangerListItem struct {
+// TapeDevice is an element of the result of [Client.ListTapeScanChangers].
+type TapeDevice struct {
 	Kind   string `json:"kind"`  // One of changer, tape.
 	Major  int64  `json:"major"` // 0 to 4294967295.
 	Minor  int64  `json:"minor"` // 0 to 4294967295.
@@ -906,19 +882,8 @@ type TapeScanChangerListItem struct {
 // Needs root@pam.
 //
 //api:operation GET /tape/scan-drives
-func (c *Client) ListTapeScanDrives(ctx context.Context) ([]TapeScanDriveListItem, error) {
-	var out []TapeScanDriveListItem
+func (c *Client) ListTapeScanDrives(ctx context.Context) ([]TapeDevice, error) {
+	var out []TapeDevice
 	err := c.rest.Call(ctx, http.MethodGet, "/tape/scan-drives", nil, &out)
 	return out, err
-}
-
-// TapeScanDriveListItem is an element of the result of [Client.ListTapeScanDrives].
-type TapeScanDriveListItem struct {
-	Kind   string `json:"kind"`  // One of changer, tape.
-	Major  int64  `json:"major"` // 0 to 4294967295.
-	Minor  int64  `json:"minor"` // 0 to 4294967295.
-	Model  string `json:"model"`
-	Path   string `json:"path"`
-	Serial string `json:"serial"`
-	Vendor string `json:"vendor"`
 }

@@ -5,7 +5,6 @@ package pdm
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 )
 
@@ -14,15 +13,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /access
-func (c *Client) GetAccessIndex(ctx context.Context) ([]AccessIndex, error) {
-	var out []AccessIndex
+func (c *Client) GetAccessIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/access", nil, &out)
 	return out, err
-}
-
-// AccessIndex is an element of the result of [Client.GetAccessIndex].
-type AccessIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListACLParams are the parameters of [Client.ListACL].
@@ -77,16 +71,16 @@ func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
 // Open to everyone, without a login.
 //
 //api:operation GET /access/domains
-func (c *Client) ListRealms(ctx context.Context) ([]RealmListItem, error) {
-	var out []RealmListItem
+func (c *Client) ListRealms(ctx context.Context) ([]Realm, error) {
+	var out []Realm
 	err := c.rest.Call(ctx, http.MethodGet, "/access/domains", nil, &out)
 	return out, err
 }
 
-// RealmListItem is an element of the result of [Client.ListRealms].
-type RealmListItem struct {
+// Realm is an element of the result of [Client.ListRealms].
+type Realm struct {
 	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap.
+	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap, pbs.
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Default *bool   `json:"default,omitempty"`
 }
@@ -115,15 +109,10 @@ func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error)
 // Open to every authenticated user.
 //
 //api:operation GET /access/openid
-func (c *Client) GetOpenIDIndex(ctx context.Context) ([]OpenIDIndex, error) {
-	var out []OpenIDIndex
+func (c *Client) GetOpenIDIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/access/openid", nil, &out)
 	return out, err
-}
-
-// OpenIDIndex is an element of the result of [Client.GetOpenIDIndex].
-type OpenIDIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetOpenIDAuthURLParams are the parameters of [Client.GetOpenIDAuthURL].
@@ -155,16 +144,16 @@ type LoginOpenIDParams struct {
 // Open to everyone, without a login.
 //
 //api:operation POST /access/openid/login
-func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*LoginOpenIDResult, error) {
-	out := new(LoginOpenIDResult)
+func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*Login, error) {
+	out := new(Login)
 	if err := c.rest.Call(ctx, http.MethodPost, "/access/openid/login", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// LoginOpenIDResult is the result of [Client.LoginOpenID].
-type LoginOpenIDResult struct {
+// Login is the result of [Client.LoginOpenID].
+type Login struct {
 	Username            string  `json:"username"` // 3 to 64 characters.
 	CSRFPreventionToken *string `json:"CSRFPreventionToken,omitempty"`
 	Ticket              *string `json:"ticket,omitempty"`
@@ -179,12 +168,11 @@ type GetPermissionsParams struct {
 
 // GetPermissions calls GET /access/permissions.
 //
-// The API description does not tell what the result holds. Open to every authenticated user, within
-// limits that the server checks itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /access/permissions
-func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
+	var out map[string]map[string]bool
 	err := c.rest.Call(ctx, http.MethodGet, "/access/permissions", &p, &out)
 	return out, err
 }
@@ -218,21 +206,21 @@ func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
 	return out, err
 }
 
-// TFAListItem is an element of the result of [Client.ListTFA].
-type TFAListItem struct {
-	Entries        []TFAListItemEntry `json:"entries"`
-	TOTPLocked     bool               `json:"totp-locked"`
-	UserID         string             `json:"userid"`
-	TFALockedUntil *int64             `json:"tfa-locked-until,omitempty"`
-}
-
-// TFAListItemEntry is part of the result of [Client.ListTFA].
-type TFAListItemEntry struct {
+// TFAEntry is part of the result of [Client.ListTFA].
+type TFAEntry struct {
 	Created     int64  `json:"created"`
 	Description string `json:"description"`
 	Enable      bool   `json:"enable"`
 	ID          string `json:"id"`
 	Type        string `json:"type"` // One of totp, u2f, webauthn, recovery, yubico.
+}
+
+// TFAListItem is an element of the result of [Client.ListTFA].
+type TFAListItem struct {
+	Entries        []TFAEntry `json:"entries"`
+	TOTPLocked     bool       `json:"totp-locked"`
+	UserID         string     `json:"userid"`
+	TFALockedUntil *int64     `json:"tfa-locked-until,omitempty"`
 }
 
 // ListUserTFAEntriesParams are the parameters of [Client.ListUserTFAEntries].
@@ -245,19 +233,10 @@ type ListUserTFAEntriesParams struct {
 // Needs Access.Modify on /access/users or being the user {userid}.
 //
 //api:operation GET /access/tfa/{userid}
-func (c *Client) ListUserTFAEntries(ctx context.Context, p ListUserTFAEntriesParams) ([]UserTFAEntryListItem, error) {
-	var out []UserTFAEntryListItem
+func (c *Client) ListUserTFAEntries(ctx context.Context, p ListUserTFAEntriesParams) ([]TFAEntry, error) {
+	var out []TFAEntry
 	err := c.rest.Call(ctx, http.MethodGet, "/access/tfa/{userid}", &p, &out)
 	return out, err
-}
-
-// UserTFAEntryListItem is an element of the result of [Client.ListUserTFAEntries].
-type UserTFAEntryListItem struct {
-	Created     int64  `json:"created"`
-	Description string `json:"description"`
-	Enable      bool   `json:"enable"`
-	ID          string `json:"id"`
-	Type        string `json:"type"` // One of totp, u2f, webauthn, recovery, yubico.
 }
 
 // AddTFAEntryParams are the parameters of [Client.AddTFAEntry].
@@ -310,15 +289,6 @@ func (c *Client) GetTFAEntry(ctx context.Context, p GetTFAEntryParams) (*TFAEntr
 	return out, nil
 }
 
-// TFAEntry is the result of [Client.GetTFAEntry].
-type TFAEntry struct {
-	Created     int64  `json:"created"`
-	Description string `json:"description"`
-	Enable      bool   `json:"enable"`
-	ID          string `json:"id"`
-	Type        string `json:"type"` // One of totp, u2f, webauthn, recovery, yubico.
-}
-
 // UpdateTFAEntryParams are the parameters of [Client.UpdateTFAEntry].
 type UpdateTFAEntryParams struct {
 	UserID      string  `json:"userid"` // 3 to 64 characters.
@@ -368,20 +338,12 @@ type CreateTicketParams struct {
 // Open to everyone, without a login.
 //
 //api:operation POST /access/ticket
-func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*CreateTicketResult, error) {
-	out := new(CreateTicketResult)
+func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Login, error) {
+	out := new(Login)
 	if err := c.rest.Call(ctx, http.MethodPost, "/access/ticket", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// CreateTicketResult is the result of [Client.CreateTicket].
-type CreateTicketResult struct {
-	Username            string  `json:"username"` // 3 to 64 characters.
-	CSRFPreventionToken *string `json:"CSRFPreventionToken,omitempty"`
-	Ticket              *string `json:"ticket,omitempty"`
-	TicketInfo          *string `json:"ticket-info,omitempty"`
 }
 
 // DeleteTicket calls DELETE /access/ticket.
@@ -411,20 +373,20 @@ func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListIt
 
 // UserListItem is an element of the result of [Client.ListUsers].
 type UserListItem struct {
-	UserID         string              `json:"userid"`              // 3 to 64 characters.
-	Comment        *string             `json:"comment,omitempty"`   // At most 128 characters.
-	Email          *string             `json:"email,omitempty"`     // 2 to 64 characters.
-	Enable         *bool               `json:"enable,omitempty"`    // Default true.
-	Expire         *int64              `json:"expire,omitempty"`    // At least 0. Default 0.
-	FirstName      *string             `json:"firstname,omitempty"` // At most 64 characters.
-	LastName       *string             `json:"lastname,omitempty"`  // At most 64 characters.
-	TFALockedUntil *int64              `json:"tfa-locked-until,omitempty"`
-	TOTPLocked     *bool               `json:"totp-locked,omitempty"` // Default false.
-	Tokens         []UserListItemToken `json:"tokens,omitempty"`
+	UserID         string      `json:"userid"`              // 3 to 64 characters.
+	Comment        *string     `json:"comment,omitempty"`   // At most 128 characters.
+	Email          *string     `json:"email,omitempty"`     // 2 to 64 characters.
+	Enable         *bool       `json:"enable,omitempty"`    // Default true.
+	Expire         *int64      `json:"expire,omitempty"`    // At least 0. Default 0.
+	FirstName      *string     `json:"firstname,omitempty"` // At most 64 characters.
+	LastName       *string     `json:"lastname,omitempty"`  // At most 64 characters.
+	TFALockedUntil *int64      `json:"tfa-locked-until,omitempty"`
+	TOTPLocked     *bool       `json:"totp-locked,omitempty"` // Default false.
+	Tokens         []UserToken `json:"tokens,omitempty"`
 }
 
-// UserListItemToken is part of the result of [Client.ListUsers].
-type UserListItemToken struct {
+// UserToken is part of the result of [Client.ListUsers].
+type UserToken struct {
 	TokenID string  `json:"tokenid"`           // 3 to 64 characters.
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 	Enable  *bool   `json:"enable,omitempty"`  // Default true.
@@ -561,14 +523,6 @@ func (c *Client) GetUserToken(ctx context.Context, p GetUserTokenParams) (*UserT
 		return nil, err
 	}
 	return out, nil
-}
-
-// UserToken is the result of [Client.GetUserToken].
-type UserToken struct {
-	TokenID string  `json:"tokenid"`           // 3 to 64 characters.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Enable  *bool   `json:"enable,omitempty"`  // Default true.
-	Expire  *int64  `json:"expire,omitempty"`  // At least 0. Default 0.
 }
 
 // CreateUserTokenParams are the parameters of [Client.CreateUserToken].

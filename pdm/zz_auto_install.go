@@ -14,23 +14,18 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /auto-install
-func (c *Client) GetAutoInstallIndex(ctx context.Context) ([]AutoInstallIndex, error) {
-	var out []AutoInstallIndex
+func (c *Client) GetAutoInstallIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/auto-install", nil, &out)
 	return out, err
 }
 
-// AutoInstallIndex is an element of the result of [Client.GetAutoInstallIndex].
-type AutoInstallIndex struct {
-	Subdir string `json:"subdir"`
-}
-
 // GetAutoInstallAnswerParams are the parameters of [Client.GetAutoInstallAnswer].
 type GetAutoInstallAnswerParams struct {
-	Dmi               GetAutoInstallAnswerDmi                `json:"dmi"`
+	Dmi               MachineDMI                             `json:"dmi"`
 	ISO               GetAutoInstallAnswerISO                `json:"iso"`
 	NetworkInterfaces []GetAutoInstallAnswerNetworkInterface `json:"network_interfaces"` // Required.
-	Product           GetAutoInstallAnswerProduct            `json:"product"`
+	Product           InstallerProduct                       `json:"product"`
 	Schema            GetAutoInstallAnswerSchema             `json:"$schema"`
 }
 
@@ -47,13 +42,6 @@ func (c *Client) GetAutoInstallAnswer(ctx context.Context, p GetAutoInstallAnswe
 	return out, nil
 }
 
-// GetAutoInstallAnswerDmi is part of [GetAutoInstallAnswerParams].
-type GetAutoInstallAnswerDmi struct {
-	Baseboard json.RawMessage `json:"baseboard"`
-	Chassis   json.RawMessage `json:"chassis"`
-	System    json.RawMessage `json:"system"`
-}
-
 // GetAutoInstallAnswerISO is part of [GetAutoInstallAnswerParams].
 type GetAutoInstallAnswerISO struct {
 	ISORelease string `json:"isorelease"`
@@ -64,13 +52,6 @@ type GetAutoInstallAnswerISO struct {
 type GetAutoInstallAnswerNetworkInterface struct {
 	Link string `json:"link"`
 	MAC  string `json:"mac"` // 17 characters.
-}
-
-// GetAutoInstallAnswerProduct is part of [GetAutoInstallAnswerParams].
-type GetAutoInstallAnswerProduct struct {
-	EnableBtrfs bool   `json:"enable_btrfs"`
-	FullName    string `json:"fullname"`
-	Product     string `json:"product"` // One of pve, pbs, pmg, pdm.
 }
 
 // GetAutoInstallAnswerResult is the result of [Client.GetAutoInstallAnswer].
@@ -86,7 +67,7 @@ type GetAutoInstallAnswerResult struct {
 type GetAutoInstallAnswerResultDiskSetup struct {
 	DiskList    []string                                  `json:"disk-list"`  // Each 3 to 64 characters.
 	Filesystem  string                                    `json:"filesystem"` // One of ext4, xfs, zfs, btrfs.
-	Filter      json.RawMessage                           `json:"filter"`
+	Filter      map[string]string                         `json:"filter"`
 	Btrfs       *GetAutoInstallAnswerResultDiskSetupBtrfs `json:"btrfs,omitempty"`
 	FilterMatch *string                                   `json:"filter-match,omitempty"` // One of any, all. Default any.
 	Lvm         *GetAutoInstallAnswerResultDiskSetupLvm   `json:"lvm,omitempty"`
@@ -150,7 +131,7 @@ type GetAutoInstallAnswerResultNetwork struct {
 	Source               string                                                 `json:"source"`         // One of from-dhcp, from-answer.
 	CIDR                 *string                                                `json:"cidr,omitempty"` // At most 43 characters.
 	DNS                  *string                                                `json:"dns,omitempty"`  // At most 39 characters.
-	Filter               json.RawMessage                                        `json:"filter,omitempty"`
+	Filter               map[string]string                                      `json:"filter,omitempty"`
 	Gateway              *string                                                `json:"gateway,omitempty"` // At most 39 characters.
 	InterfaceNamePinning *GetAutoInstallAnswerResultNetworkInterfaceNamePinning `json:"interface-name-pinning,omitempty"`
 }
@@ -158,8 +139,8 @@ type GetAutoInstallAnswerResultNetwork struct {
 // GetAutoInstallAnswerResultNetworkInterfaceNamePinning is part of the result of
 // [Client.GetAutoInstallAnswer].
 type GetAutoInstallAnswerResultNetworkInterfaceNamePinning struct {
-	Enabled bool            `json:"enabled"`
-	Mapping json.RawMessage `json:"mapping"`
+	Enabled bool              `json:"enabled"`
+	Mapping map[string]string `json:"mapping"`
 }
 
 // GetAutoInstallAnswerResultPostInstallationWebhook is part of the result of
@@ -173,6 +154,20 @@ type GetAutoInstallAnswerResultPostInstallationWebhook struct {
 // GetAutoInstallAnswerSchema is part of [GetAutoInstallAnswerParams].
 type GetAutoInstallAnswerSchema struct {
 	Version string `json:"version"`
+}
+
+// InstallerProduct is part of [GetAutoInstallAnswerParams].
+type InstallerProduct struct {
+	EnableBtrfs bool   `json:"enable_btrfs"`
+	FullName    string `json:"fullname"`
+	Product     string `json:"product"` // One of pve, pbs, pmg, pdm.
+}
+
+// MachineDMI is part of [GetAutoInstallAnswerParams].
+type MachineDMI struct {
+	Baseboard map[string]string `json:"baseboard"`
+	Chassis   map[string]string `json:"chassis"`
+	System    map[string]string `json:"system"`
 }
 
 // ListAutoInstallInstallations calls GET /auto-install/installations.
@@ -200,18 +195,10 @@ type AutoInstallInstallationListItem struct {
 
 // AutoInstallInstallationListItemInfo is part of the result of [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemInfo struct {
-	Dmi               AutoInstallInstallationListItemInfoDmi                `json:"dmi"`
+	Dmi               MachineDMI                                            `json:"dmi"`
 	ISO               AutoInstallInstallationListItemInfoISO                `json:"iso"`
 	NetworkInterfaces []AutoInstallInstallationListItemInfoNetworkInterface `json:"network_interfaces"`
-	Product           AutoInstallInstallationListItemInfoProduct            `json:"product"`
-}
-
-// AutoInstallInstallationListItemInfoDmi is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemInfoDmi struct {
-	Baseboard json.RawMessage `json:"baseboard"`
-	Chassis   json.RawMessage `json:"chassis"`
-	System    json.RawMessage `json:"system"`
+	Product           InstallerProduct                                      `json:"product"`
 }
 
 // AutoInstallInstallationListItemInfoISO is part of the result of
@@ -228,32 +215,24 @@ type AutoInstallInstallationListItemInfoNetworkInterface struct {
 	MAC  string `json:"mac"` // 17 characters.
 }
 
-// AutoInstallInstallationListItemInfoProduct is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemInfoProduct struct {
-	EnableBtrfs bool   `json:"enable_btrfs"`
-	FullName    string `json:"fullname"`
-	Product     string `json:"product"` // One of pve, pbs, pmg, pdm.
-}
-
 // AutoInstallInstallationListItemPostHookData is part of the result of
 // [Client.ListAutoInstallInstallations].
 type AutoInstallInstallationListItemPostHookData struct {
-	BootInfo          AutoInstallInstallationListItemPostHookDataBootInfo           `json:"boot-info"`
-	CPUInfo           AutoInstallInstallationListItemPostHookDataCPUInfo            `json:"cpu-info"`
-	DebianVersion     string                                                        `json:"debian-version"`
-	Disks             []AutoInstallInstallationListItemPostHookDataDisk             `json:"disks"`
-	Dmi               AutoInstallInstallationListItemPostHookDataDmi                `json:"dmi"`
-	FQDN              string                                                        `json:"fqdn"`
-	Filesystem        string                                                        `json:"filesystem"`
-	ISO               AutoInstallInstallationListItemPostHookDataISO                `json:"iso"`
-	KernelVersion     AutoInstallInstallationListItemPostHookDataKernelVersion      `json:"kernel-version"`
-	MachineID         string                                                        `json:"machine-id"`
-	NetworkInterfaces []AutoInstallInstallationListItemPostHookDataNetworkInterface `json:"network-interfaces"`
-	Product           AutoInstallInstallationListItemPostHookDataProduct            `json:"product"`
-	RebootMode        string                                                        `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	SSHPublicHostKeys AutoInstallInstallationListItemPostHookDataSSHPublicHostKeys  `json:"ssh-public-host-keys"`
-	Schema            AutoInstallInstallationListItemPostHookDataSchema             `json:"$schema"`
+	BootInfo          AutoInstallInstallationListItemPostHookDataBootInfo `json:"boot-info"`
+	CPUInfo           InstalledCPU                                        `json:"cpu-info"`
+	DebianVersion     string                                              `json:"debian-version"`
+	Disks             []InstalledDisk                                     `json:"disks"`
+	Dmi               MachineDMI                                          `json:"dmi"`
+	FQDN              string                                              `json:"fqdn"`
+	Filesystem        string                                              `json:"filesystem"`
+	ISO               AutoInstallInstallationListItemPostHookDataISO      `json:"iso"`
+	KernelVersion     KernelVersion                                       `json:"kernel-version"`
+	MachineID         string                                              `json:"machine-id"`
+	NetworkInterfaces []InstalledNetworkInterface                         `json:"network-interfaces"`
+	Product           InstalledProduct                                    `json:"product"`
+	RebootMode        string                                              `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
+	SSHPublicHostKeys SSHHostKeys                                         `json:"ssh-public-host-keys"`
+	Schema            AutoInstallInstallationListItemPostHookDataSchema   `json:"$schema"`
 }
 
 // AutoInstallInstallationListItemPostHookDataBootInfo is part of the result of
@@ -263,9 +242,21 @@ type AutoInstallInstallationListItemPostHookDataBootInfo struct {
 	SecureBoot *bool  `json:"secureboot,omitempty"`
 }
 
-// AutoInstallInstallationListItemPostHookDataCPUInfo is part of the result of
+// AutoInstallInstallationListItemPostHookDataISO is part of the result of
 // [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataCPUInfo struct {
+type AutoInstallInstallationListItemPostHookDataISO struct {
+	ISORelease string `json:"isorelease"`
+	Release    string `json:"release"`
+}
+
+// AutoInstallInstallationListItemPostHookDataSchema is part of the result of
+// [Client.ListAutoInstallInstallations].
+type AutoInstallInstallationListItemPostHookDataSchema struct {
+	Version string `json:"version"`
+}
+
+// InstalledCPU is part of the result of [Client.ListAutoInstallInstallations].
+type InstalledCPU struct {
 	CPUs    int64  `json:"cpus"`  // At least 0.
 	Cores   int64  `json:"cores"` // At least 0.
 	Flags   string `json:"flags"`
@@ -274,69 +265,43 @@ type AutoInstallInstallationListItemPostHookDataCPUInfo struct {
 	Sockets int64  `json:"sockets"` // At least 0.
 }
 
-// AutoInstallInstallationListItemPostHookDataDisk is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataDisk struct {
-	Size           int64           `json:"size"` // At least 0.
-	UdevProperties json.RawMessage `json:"udev-properties"`
-	IsBootDisk     *bool           `json:"is-bootdisk,omitempty"`
+// InstalledDisk is part of the result of [Client.ListAutoInstallInstallations].
+type InstalledDisk struct {
+	Size           uint64            `json:"size"` // At least 0. Bytes.
+	UdevProperties map[string]string `json:"udev-properties"`
+	IsBootDisk     *bool             `json:"is-bootdisk,omitempty"`
 }
 
-// AutoInstallInstallationListItemPostHookDataDmi is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataDmi struct {
-	Baseboard json.RawMessage `json:"baseboard"`
-	Chassis   json.RawMessage `json:"chassis"`
-	System    json.RawMessage `json:"system"`
+// InstalledNetworkInterface is part of the result of [Client.ListAutoInstallInstallations].
+type InstalledNetworkInterface struct {
+	MAC            string            `json:"mac"`
+	Name           string            `json:"name"`
+	UdevProperties map[string]string `json:"udev-properties"`
+	Address        *string           `json:"address,omitempty"` // At most 43 characters.
+	IsManagement   *bool             `json:"is-management,omitempty"`
+	IsPinned       *bool             `json:"is-pinned,omitempty"`
 }
 
-// AutoInstallInstallationListItemPostHookDataISO is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataISO struct {
-	ISORelease string `json:"isorelease"`
-	Release    string `json:"release"`
+// InstalledProduct is part of the result of [Client.ListAutoInstallInstallations].
+type InstalledProduct struct {
+	FullName string `json:"fullname"`
+	Short    string `json:"short"` // One of pve, pbs, pmg, pdm.
+	Version  string `json:"version"`
 }
 
-// AutoInstallInstallationListItemPostHookDataKernelVersion is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataKernelVersion struct {
+// KernelVersion is part of the result of [Client.ListAutoInstallInstallations].
+type KernelVersion struct {
 	Machine string `json:"machine"`
 	Release string `json:"release"`
 	SysName string `json:"sysname"`
 	Version string `json:"version"`
 }
 
-// AutoInstallInstallationListItemPostHookDataNetworkInterface is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataNetworkInterface struct {
-	MAC            string          `json:"mac"`
-	Name           string          `json:"name"`
-	UdevProperties json.RawMessage `json:"udev-properties"`
-	Address        *string         `json:"address,omitempty"` // At most 43 characters.
-	IsManagement   *bool           `json:"is-management,omitempty"`
-	IsPinned       *bool           `json:"is-pinned,omitempty"`
-}
-
-// AutoInstallInstallationListItemPostHookDataProduct is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataProduct struct {
-	FullName string `json:"fullname"`
-	Short    string `json:"short"` // One of pve, pbs, pmg, pdm.
-	Version  string `json:"version"`
-}
-
-// AutoInstallInstallationListItemPostHookDataSSHPublicHostKeys is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataSSHPublicHostKeys struct {
+// SSHHostKeys is part of the result of [Client.ListAutoInstallInstallations].
+type SSHHostKeys struct {
 	ECDSA   string `json:"ecdsa"`
 	Ed25519 string `json:"ed25519"`
 	RSA     string `json:"rsa"`
-}
-
-// AutoInstallInstallationListItemPostHookDataSchema is part of the result of
-// [Client.ListAutoInstallInstallations].
-type AutoInstallInstallationListItemPostHookDataSchema struct {
-	Version string `json:"version"`
 }
 
 // DeleteAutoInstallInstallationParams are the parameters of [Client.DeleteAutoInstallInstallation].
@@ -355,23 +320,23 @@ func (c *Client) DeleteAutoInstallInstallation(ctx context.Context, p DeleteAuto
 
 // CreateAutoInstallInstallationPostHookParams are the parameters of [Client.CreateAutoInstallInstallationPostHook].
 type CreateAutoInstallInstallationPostHookParams struct {
-	UUID              string                                                  `json:"uuid"`
-	BootInfo          CreateAutoInstallInstallationPostHookBootInfo           `json:"boot-info"`
-	CPUInfo           CreateAutoInstallInstallationPostHookCPUInfo            `json:"cpu-info"`
-	DebianVersion     string                                                  `json:"debian-version"`
-	Disks             []CreateAutoInstallInstallationPostHookDisk             `json:"disks"` // Required.
-	Dmi               CreateAutoInstallInstallationPostHookDmi                `json:"dmi"`
-	FQDN              string                                                  `json:"fqdn"`
-	Filesystem        string                                                  `json:"filesystem"`
-	ISO               CreateAutoInstallInstallationPostHookISO                `json:"iso"`
-	KernelVersion     CreateAutoInstallInstallationPostHookKernelVersion      `json:"kernel-version"`
-	MachineID         string                                                  `json:"machine-id"`
-	NetworkInterfaces []CreateAutoInstallInstallationPostHookNetworkInterface `json:"network-interfaces"` // Required.
-	Product           CreateAutoInstallInstallationPostHookProduct            `json:"product"`
-	RebootMode        string                                                  `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	SSHPublicHostKeys CreateAutoInstallInstallationPostHookSSHPublicHostKeys  `json:"ssh-public-host-keys"`
-	Schema            CreateAutoInstallInstallationPostHookSchema             `json:"$schema"`
-	Token             string                                                  `json:"token"`
+	UUID              string                                        `json:"uuid"`
+	BootInfo          CreateAutoInstallInstallationPostHookBootInfo `json:"boot-info"`
+	CPUInfo           InstalledCPU                                  `json:"cpu-info"`
+	DebianVersion     string                                        `json:"debian-version"`
+	Disks             []InstalledDisk                               `json:"disks"` // Required.
+	Dmi               MachineDMI                                    `json:"dmi"`
+	FQDN              string                                        `json:"fqdn"`
+	Filesystem        string                                        `json:"filesystem"`
+	ISO               CreateAutoInstallInstallationPostHookISO      `json:"iso"`
+	KernelVersion     KernelVersion                                 `json:"kernel-version"`
+	MachineID         string                                        `json:"machine-id"`
+	NetworkInterfaces []InstalledNetworkInterface                   `json:"network-interfaces"` // Required.
+	Product           InstalledProduct                              `json:"product"`
+	RebootMode        string                                        `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
+	SSHPublicHostKeys SSHHostKeys                                   `json:"ssh-public-host-keys"`
+	Schema            CreateAutoInstallInstallationPostHookSchema   `json:"$schema"`
+	Token             string                                        `json:"token"`
 }
 
 // CreateAutoInstallInstallationPostHook calls POST /auto-install/installations/{uuid}/post-hook.
@@ -390,71 +355,10 @@ type CreateAutoInstallInstallationPostHookBootInfo struct {
 	SecureBoot *bool  `json:"secureboot,omitempty"`
 }
 
-// CreateAutoInstallInstallationPostHookCPUInfo is part of
-// [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookCPUInfo struct {
-	CPUs    int64  `json:"cpus"`  // At least 0.
-	Cores   int64  `json:"cores"` // At least 0.
-	Flags   string `json:"flags"`
-	Hvm     bool   `json:"hvm"`
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"` // At least 0.
-}
-
-// CreateAutoInstallInstallationPostHookDisk is part of [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookDisk struct {
-	Size           int64           `json:"size"` // At least 0.
-	UdevProperties json.RawMessage `json:"udev-properties"`
-	IsBootDisk     *bool           `json:"is-bootdisk,omitempty"`
-}
-
-// CreateAutoInstallInstallationPostHookDmi is part of [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookDmi struct {
-	Baseboard json.RawMessage `json:"baseboard"`
-	Chassis   json.RawMessage `json:"chassis"`
-	System    json.RawMessage `json:"system"`
-}
-
 // CreateAutoInstallInstallationPostHookISO is part of [CreateAutoInstallInstallationPostHookParams].
 type CreateAutoInstallInstallationPostHookISO struct {
 	ISORelease string `json:"isorelease"`
 	Release    string `json:"release"`
-}
-
-// CreateAutoInstallInstallationPostHookKernelVersion is part of
-// [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookKernelVersion struct {
-	Machine string `json:"machine"`
-	Release string `json:"release"`
-	SysName string `json:"sysname"`
-	Version string `json:"version"`
-}
-
-// CreateAutoInstallInstallationPostHookNetworkInterface is part of
-// [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookNetworkInterface struct {
-	MAC            string          `json:"mac"`
-	Name           string          `json:"name"`
-	UdevProperties json.RawMessage `json:"udev-properties"`
-	Address        *string         `json:"address,omitempty"` // At most 43 characters.
-	IsManagement   *bool           `json:"is-management,omitempty"`
-	IsPinned       *bool           `json:"is-pinned,omitempty"`
-}
-
-// CreateAutoInstallInstallationPostHookProduct is part of
-// [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookProduct struct {
-	FullName string `json:"fullname"`
-	Short    string `json:"short"` // One of pve, pbs, pmg, pdm.
-	Version  string `json:"version"`
-}
-
-// CreateAutoInstallInstallationPostHookSSHPublicHostKeys is part of
-// [CreateAutoInstallInstallationPostHookParams].
-type CreateAutoInstallInstallationPostHookSSHPublicHostKeys struct {
-	ECDSA   string `json:"ecdsa"`
-	Ed25519 string `json:"ed25519"`
-	RSA     string `json:"rsa"`
 }
 
 // CreateAutoInstallInstallationPostHookSchema is part of
@@ -468,49 +372,14 @@ type CreateAutoInstallInstallationPostHookSchema struct {
 // Needs System.Audit on /system/auto-installation.
 //
 //api:operation GET /auto-install/prepared
-func (c *Client) ListAutoInstallPrepared(ctx context.Context) ([]AutoInstallPreparedListItem, error) {
-	var out []AutoInstallPreparedListItem
+func (c *Client) ListAutoInstallPrepared(ctx context.Context) ([]AutoInstallPrepared, error) {
+	var out []AutoInstallPrepared
 	err := c.rest.Call(ctx, http.MethodGet, "/auto-install/prepared", nil, &out)
 	return out, err
 }
 
-// AutoInstallPreparedListItem is an element of the result of [Client.ListAutoInstallPrepared].
-type AutoInstallPreparedListItem struct {
-	Country    string                                `json:"country"` // 2 characters.
-	DiskMode   string                                `json:"disk-mode"`
-	FQDN       string                                `json:"fqdn"`
-	Filesystem AutoInstallPreparedListItemFilesystem `json:"filesystem"`
-	ID         string                                `json:"id"` // 3 to 64 characters.
-	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
-	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
-	Keyboard                string          `json:"keyboard"`
-	MailTo                  string          `json:"mailto"` // 2 to 64 characters.
-	NetifNamePinningEnabled bool            `json:"netif-name-pinning-enabled"`
-	RebootMode              string          `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	RebootOnError           bool            `json:"reboot-on-error"`
-	Timezone                string          `json:"timezone"`
-	UseDHCPFQDN             bool            `json:"use-dhcp-fqdn"`
-	UseDHCPNetwork          bool            `json:"use-dhcp-network"`
-	AuthorizedTokens        []string        `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
-	CIDR                    *string         `json:"cidr,omitempty"`
-	DNS                     *string         `json:"dns,omitempty"`
-	DiskFilter              json.RawMessage `json:"disk-filter,omitempty"`
-	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
-	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
-	Gateway                 *string         `json:"gateway,omitempty"`
-	IsDefault               *bool           `json:"is-default,omitempty"`
-	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
-	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
-	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
-	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
-	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
-	TargetFilter            json.RawMessage `json:"target-filter,omitempty"`
-	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
-}
-
-// AutoInstallPreparedListItemFilesystem is part of the result of [Client.ListAutoInstallPrepared].
-type AutoInstallPreparedListItemFilesystem struct {
+// AutoInstallFilesystem is part of the result of [Client.ListAutoInstallPrepared].
+type AutoInstallFilesystem struct {
 	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
 	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
 	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
@@ -525,40 +394,75 @@ type AutoInstallPreparedListItemFilesystem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// CreateAutoInstallPreparedParams are the parameters of [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedParams struct {
-	Country    string                              `json:"country"` // 2 characters.
-	DiskMode   string                              `json:"disk-mode"`
-	FQDN       string                              `json:"fqdn"`
-	Filesystem CreateAutoInstallPreparedFilesystem `json:"filesystem"`
-	ID         string                              `json:"id"` // 3 to 64 characters.
+// AutoInstallPrepared is an element of the result of [Client.ListAutoInstallPrepared].
+type AutoInstallPrepared struct {
+	Country    string                `json:"country"` // 2 characters.
+	DiskMode   string                `json:"disk-mode"`
+	FQDN       string                `json:"fqdn"`
+	Filesystem AutoInstallFilesystem `json:"filesystem"`
+	ID         string                `json:"id"` // 3 to 64 characters.
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
-	Keyboard                string          `json:"keyboard"`
-	MailTo                  string          `json:"mailto"` // 2 to 64 characters.
-	NetifNamePinningEnabled bool            `json:"netif-name-pinning-enabled"`
-	RebootMode              string          `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	RebootOnError           bool            `json:"reboot-on-error"`
-	Timezone                string          `json:"timezone"`
-	UseDHCPFQDN             bool            `json:"use-dhcp-fqdn"`
-	UseDHCPNetwork          bool            `json:"use-dhcp-network"`
-	AuthorizedTokens        []string        `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
-	CIDR                    *string         `json:"cidr,omitempty"`
-	DNS                     *string         `json:"dns,omitempty"`
-	DiskFilter              json.RawMessage `json:"disk-filter,omitempty"`
-	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
-	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
-	Gateway                 *string         `json:"gateway,omitempty"`
-	IsDefault               *bool           `json:"is-default,omitempty"`
-	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
-	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
-	RootPassword            *string         `json:"root-password,omitempty"` // 8 to 64 characters.
-	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
-	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
-	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
-	TargetFilter            json.RawMessage `json:"target-filter,omitempty"`
-	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
+	Keyboard                string            `json:"keyboard"`
+	MailTo                  string            `json:"mailto"` // 2 to 64 characters.
+	NetifNamePinningEnabled bool              `json:"netif-name-pinning-enabled"`
+	RebootMode              string            `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
+	RebootOnError           bool              `json:"reboot-on-error"`
+	Timezone                string            `json:"timezone"`
+	UseDHCPFQDN             bool              `json:"use-dhcp-fqdn"`
+	UseDHCPNetwork          bool              `json:"use-dhcp-network"`
+	AuthorizedTokens        []string          `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
+	CIDR                    *string           `json:"cidr,omitempty"`
+	DNS                     *string           `json:"dns,omitempty"`
+	DiskFilter              map[string]string `json:"disk-filter,omitempty"`
+	DiskFilterMatch         *string           `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
+	DiskList                []string          `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
+	Gateway                 *string           `json:"gateway,omitempty"`
+	IsDefault               *bool             `json:"is-default,omitempty"`
+	NetdevFilter            map[string]string `json:"netdev-filter,omitempty"`
+	PostHookBaseURL         *string           `json:"post-hook-base-url,omitempty"`
+	PostHookCertFP          *string           `json:"post-hook-cert-fp,omitempty"`
+	RootPasswordHashed      *string           `json:"root-password-hashed,omitempty"`
+	RootSSHKeys             []string          `json:"root-ssh-keys,omitempty"`
+	SubscriptionKey         *string           `json:"subscription-key,omitempty"` // 11 to 32 characters.
+	TargetFilter            map[string]string `json:"target-filter,omitempty"`
+	TemplateCounters        map[string]int64  `json:"template-counters,omitempty"`
+}
+
+// CreateAutoInstallPreparedParams are the parameters of [Client.CreateAutoInstallPrepared].
+type CreateAutoInstallPreparedParams struct {
+	Country    string                `json:"country"` // 2 characters.
+	DiskMode   string                `json:"disk-mode"`
+	FQDN       string                `json:"fqdn"`
+	Filesystem AutoInstallFilesystem `json:"filesystem"`
+	ID         string                `json:"id"` // 3 to 64 characters.
+	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
+	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
+	Keyboard                string            `json:"keyboard"`
+	MailTo                  string            `json:"mailto"` // 2 to 64 characters.
+	NetifNamePinningEnabled bool              `json:"netif-name-pinning-enabled"`
+	RebootMode              string            `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
+	RebootOnError           bool              `json:"reboot-on-error"`
+	Timezone                string            `json:"timezone"`
+	UseDHCPFQDN             bool              `json:"use-dhcp-fqdn"`
+	UseDHCPNetwork          bool              `json:"use-dhcp-network"`
+	AuthorizedTokens        []string          `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
+	CIDR                    *string           `json:"cidr,omitempty"`
+	DNS                     *string           `json:"dns,omitempty"`
+	DiskFilter              map[string]string `json:"disk-filter,omitempty"`
+	DiskFilterMatch         *string           `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
+	DiskList                []string          `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
+	Gateway                 *string           `json:"gateway,omitempty"`
+	IsDefault               *bool             `json:"is-default,omitempty"`
+	NetdevFilter            map[string]string `json:"netdev-filter,omitempty"`
+	PostHookBaseURL         *string           `json:"post-hook-base-url,omitempty"`
+	PostHookCertFP          *string           `json:"post-hook-cert-fp,omitempty"`
+	RootPassword            *string           `json:"root-password,omitempty"` // 8 to 64 characters.
+	RootPasswordHashed      *string           `json:"root-password-hashed,omitempty"`
+	RootSSHKeys             []string          `json:"root-ssh-keys,omitempty"`
+	SubscriptionKey         *string           `json:"subscription-key,omitempty"` // 11 to 32 characters.
+	TargetFilter            map[string]string `json:"target-filter,omitempty"`
+	TemplateCounters        map[string]int64  `json:"template-counters,omitempty"`
 }
 
 // CreateAutoInstallPrepared calls POST /auto-install/prepared.
@@ -574,94 +478,25 @@ func (c *Client) CreateAutoInstallPrepared(ctx context.Context, p CreateAutoInst
 	return out, nil
 }
 
-// CreateAutoInstallPreparedFilesystem is part of [CreateAutoInstallPreparedParams].
-type CreateAutoInstallPreparedFilesystem struct {
-	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
-	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
-	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
-	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
-	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// CreateAutoInstallPreparedResult is the result of [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResult struct {
-	Config CreateAutoInstallPreparedResultConfig `json:"config"`
-	Token  *CreateAutoInstallPreparedResultToken `json:"token,omitempty"`
-}
-
-// CreateAutoInstallPreparedResultConfig is part of the result of [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResultConfig struct {
-	Country    string                                          `json:"country"` // 2 characters.
-	DiskMode   string                                          `json:"disk-mode"`
-	FQDN       string                                          `json:"fqdn"`
-	Filesystem CreateAutoInstallPreparedResultConfigFilesystem `json:"filesystem"`
-	ID         string                                          `json:"id"` // 3 to 64 characters.
-	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
-	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
-	Keyboard                string          `json:"keyboard"`
-	MailTo                  string          `json:"mailto"` // 2 to 64 characters.
-	NetifNamePinningEnabled bool            `json:"netif-name-pinning-enabled"`
-	RebootMode              string          `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	RebootOnError           bool            `json:"reboot-on-error"`
-	Timezone                string          `json:"timezone"`
-	UseDHCPFQDN             bool            `json:"use-dhcp-fqdn"`
-	UseDHCPNetwork          bool            `json:"use-dhcp-network"`
-	AuthorizedTokens        []string        `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
-	CIDR                    *string         `json:"cidr,omitempty"`
-	DNS                     *string         `json:"dns,omitempty"`
-	DiskFilter              json.RawMessage `json:"disk-filter,omitempty"`
-	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
-	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
-	Gateway                 *string         `json:"gateway,omitempty"`
-	IsDefault               *bool           `json:"is-default,omitempty"`
-	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
-	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
-	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
-	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
-	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
-	TargetFilter            json.RawMessage `json:"target-filter,omitempty"`
-	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
-}
-
-// CreateAutoInstallPreparedResultConfigFilesystem is part of the result of
-// [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResultConfigFilesystem struct {
-	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
-	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
-	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
-	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
-	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// CreateAutoInstallPreparedResultToken is part of the result of [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResultToken struct {
-	Secret string                                    `json:"secret"`
-	Token  CreateAutoInstallPreparedResultTokenToken `json:"token"`
-}
-
-// CreateAutoInstallPreparedResultTokenToken is part of the result of
-// [Client.CreateAutoInstallPrepared].
-type CreateAutoInstallPreparedResultTokenToken struct {
+// AutoInstallToken is part of the result of [Client.CreateAutoInstallPrepared].
+type AutoInstallToken struct {
 	CreatedBy string  `json:"created-by"`
 	ID        string  `json:"id"`                  // 3 to 64 characters.
 	Comment   *string `json:"comment,omitempty"`   // At most 128 characters.
 	Enabled   *bool   `json:"enabled,omitempty"`   // Default true.
 	ExpireAt  *int64  `json:"expire-at,omitempty"` // At least 0.
+}
+
+// CreateAutoInstallPreparedResult is the result of [Client.CreateAutoInstallPrepared].
+type CreateAutoInstallPreparedResult struct {
+	Config AutoInstallPrepared                   `json:"config"`
+	Token  *CreateAutoInstallPreparedResultToken `json:"token,omitempty"`
+}
+
+// CreateAutoInstallPreparedResultToken is part of the result of [Client.CreateAutoInstallPrepared].
+type CreateAutoInstallPreparedResultToken struct {
+	Secret string           `json:"secret"`
+	Token  AutoInstallToken `json:"token"`
 }
 
 // GetAutoInstallPreparedParams are the parameters of [Client.GetAutoInstallPrepared].
@@ -671,14 +506,15 @@ type GetAutoInstallPreparedParams struct {
 
 // GetAutoInstallPrepared calls GET /auto-install/prepared/{id}.
 //
-// The API description does not tell what the result holds. Needs System.Audit on
-// /system/auto-installation.
+// Needs System.Audit on /system/auto-installation.
 //
 //api:operation GET /auto-install/prepared/{id}
-func (c *Client) GetAutoInstallPrepared(ctx context.Context, p GetAutoInstallPreparedParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/auto-install/prepared/{id}", &p, &out)
-	return out, err
+func (c *Client) GetAutoInstallPrepared(ctx context.Context, p GetAutoInstallPreparedParams) (*AutoInstallPrepared, error) {
+	out := new(AutoInstallPrepared)
+	if err := c.rest.Call(ctx, http.MethodGet, "/auto-install/prepared/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // UpdateAutoInstallPreparedParams are the parameters of [Client.UpdateAutoInstallPrepared].
@@ -690,35 +526,35 @@ type UpdateAutoInstallPreparedParams struct {
 	DNS              *string  `json:"dns,omitempty"`
 	// Any of target-filter, netdev-filter, disk-filter, root-ssh-keys, post-hook-base-url,
 	// post-hook-cert-fp, template-counters, subscription-key.
-	Delete          []string                             `json:"delete,omitempty"`
-	Digest          *string                              `json:"digest,omitempty"`
-	DiskFilter      json.RawMessage                      `json:"disk-filter,omitempty"`
-	DiskFilterMatch *string                              `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
-	DiskList        []string                             `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
-	DiskMode        *string                              `json:"disk-mode,omitempty"`
-	FQDN            *string                              `json:"fqdn,omitempty"`
-	Filesystem      *UpdateAutoInstallPreparedFilesystem `json:"filesystem,omitempty"`
-	Gateway         *string                              `json:"gateway,omitempty"`
-	IsDefault       *bool                                `json:"is-default,omitempty"`
+	Delete          []string               `json:"delete,omitempty"`
+	Digest          *string                `json:"digest,omitempty"`
+	DiskFilter      map[string]string      `json:"disk-filter,omitempty"`
+	DiskFilterMatch *string                `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
+	DiskList        []string               `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
+	DiskMode        *string                `json:"disk-mode,omitempty"`
+	FQDN            *string                `json:"fqdn,omitempty"`
+	Filesystem      *AutoInstallFilesystem `json:"filesystem,omitempty"`
+	Gateway         *string                `json:"gateway,omitempty"`
+	IsDefault       *bool                  `json:"is-default,omitempty"`
 	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
 	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
-	Keyboard                *string         `json:"keyboard,omitempty"`
-	MailTo                  *string         `json:"mailto,omitempty"` // 2 to 64 characters.
-	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
-	NetifNamePinningEnabled *bool           `json:"netif-name-pinning-enabled,omitempty"`
-	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
-	RebootMode              *string         `json:"reboot-mode,omitempty"` // One of reboot, power-off. Default reboot.
-	RebootOnError           *bool           `json:"reboot-on-error,omitempty"`
-	RootPassword            *string         `json:"root-password,omitempty"` // 8 to 64 characters.
-	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
-	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
-	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
-	TargetFilter            json.RawMessage `json:"target-filter,omitempty"`
-	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
-	Timezone                *string         `json:"timezone,omitempty"`
-	UseDHCPFQDN             *bool           `json:"use-dhcp-fqdn,omitempty"`
-	UseDHCPNetwork          *bool           `json:"use-dhcp-network,omitempty"`
+	Keyboard                *string           `json:"keyboard,omitempty"`
+	MailTo                  *string           `json:"mailto,omitempty"` // 2 to 64 characters.
+	NetdevFilter            map[string]string `json:"netdev-filter,omitempty"`
+	NetifNamePinningEnabled *bool             `json:"netif-name-pinning-enabled,omitempty"`
+	PostHookBaseURL         *string           `json:"post-hook-base-url,omitempty"`
+	PostHookCertFP          *string           `json:"post-hook-cert-fp,omitempty"`
+	RebootMode              *string           `json:"reboot-mode,omitempty"` // One of reboot, power-off. Default reboot.
+	RebootOnError           *bool             `json:"reboot-on-error,omitempty"`
+	RootPassword            *string           `json:"root-password,omitempty"` // 8 to 64 characters.
+	RootPasswordHashed      *string           `json:"root-password-hashed,omitempty"`
+	RootSSHKeys             []string          `json:"root-ssh-keys,omitempty"`
+	SubscriptionKey         *string           `json:"subscription-key,omitempty"` // 11 to 32 characters.
+	TargetFilter            map[string]string `json:"target-filter,omitempty"`
+	TemplateCounters        map[string]int64  `json:"template-counters,omitempty"`
+	Timezone                *string           `json:"timezone,omitempty"`
+	UseDHCPFQDN             *bool             `json:"use-dhcp-fqdn,omitempty"`
+	UseDHCPNetwork          *bool             `json:"use-dhcp-network,omitempty"`
 }
 
 // UpdateAutoInstallPrepared calls PUT /auto-install/prepared/{id}.
@@ -734,94 +570,16 @@ func (c *Client) UpdateAutoInstallPrepared(ctx context.Context, p UpdateAutoInst
 	return out, nil
 }
 
-// UpdateAutoInstallPreparedFilesystem is part of [UpdateAutoInstallPreparedParams].
-type UpdateAutoInstallPreparedFilesystem struct {
-	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
-	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
-	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
-	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
-	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
 // UpdateAutoInstallPreparedResult is the result of [Client.UpdateAutoInstallPrepared].
 type UpdateAutoInstallPreparedResult struct {
-	Config UpdateAutoInstallPreparedResultConfig `json:"config"`
+	Config AutoInstallPrepared                   `json:"config"`
 	Token  *UpdateAutoInstallPreparedResultToken `json:"token,omitempty"`
-}
-
-// UpdateAutoInstallPreparedResultConfig is part of the result of [Client.UpdateAutoInstallPrepared].
-type UpdateAutoInstallPreparedResultConfig struct {
-	Country    string                                          `json:"country"` // 2 characters.
-	DiskMode   string                                          `json:"disk-mode"`
-	FQDN       string                                          `json:"fqdn"`
-	Filesystem UpdateAutoInstallPreparedResultConfigFilesystem `json:"filesystem"`
-	ID         string                                          `json:"id"` // 3 to 64 characters.
-	// One of de, de-ch, dk, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, jp, lt,
-	// mk, nl, no, pl, pt, pt-br, se, si, tr. Default en-us.
-	Keyboard                string          `json:"keyboard"`
-	MailTo                  string          `json:"mailto"` // 2 to 64 characters.
-	NetifNamePinningEnabled bool            `json:"netif-name-pinning-enabled"`
-	RebootMode              string          `json:"reboot-mode"` // One of reboot, power-off. Default reboot.
-	RebootOnError           bool            `json:"reboot-on-error"`
-	Timezone                string          `json:"timezone"`
-	UseDHCPFQDN             bool            `json:"use-dhcp-fqdn"`
-	UseDHCPNetwork          bool            `json:"use-dhcp-network"`
-	AuthorizedTokens        []string        `json:"authorized-tokens,omitempty"` // Each 3 to 64 characters.
-	CIDR                    *string         `json:"cidr,omitempty"`
-	DNS                     *string         `json:"dns,omitempty"`
-	DiskFilter              json.RawMessage `json:"disk-filter,omitempty"`
-	DiskFilterMatch         *string         `json:"disk-filter-match,omitempty"` // One of any, all. Default any.
-	DiskList                []string        `json:"disk-list,omitempty"`         // Each 3 to 64 characters.
-	Gateway                 *string         `json:"gateway,omitempty"`
-	IsDefault               *bool           `json:"is-default,omitempty"`
-	NetdevFilter            json.RawMessage `json:"netdev-filter,omitempty"`
-	PostHookBaseURL         *string         `json:"post-hook-base-url,omitempty"`
-	PostHookCertFP          *string         `json:"post-hook-cert-fp,omitempty"`
-	RootPasswordHashed      *string         `json:"root-password-hashed,omitempty"`
-	RootSSHKeys             []string        `json:"root-ssh-keys,omitempty"`
-	SubscriptionKey         *string         `json:"subscription-key,omitempty"` // 11 to 32 characters.
-	TargetFilter            json.RawMessage `json:"target-filter,omitempty"`
-	TemplateCounters        json.RawMessage `json:"template-counters,omitempty"`
-}
-
-// UpdateAutoInstallPreparedResultConfigFilesystem is part of the result of
-// [Client.UpdateAutoInstallPrepared].
-type UpdateAutoInstallPreparedResultConfigFilesystem struct {
-	Filesystem string   `json:"filesystem"`         // One of ext4, xfs, zfs, btrfs.
-	ArcMax     *int64   `json:"arc_max,omitempty"`  // At least 64.
-	Ashift     *int64   `json:"ashift,omitempty"`   // 9 to 16. Default 12.
-	Copies     *int64   `json:"copies,omitempty"`   // 1 to 3. Default 1.
-	HDSize     *float64 `json:"hdsize,omitempty"`   // At least 2.
-	MaxFree    *float64 `json:"maxfree,omitempty"`  // At least 0.
-	MaxRoot    *float64 `json:"maxroot,omitempty"`  // At least 2.
-	Maxvz      *float64 `json:"maxvz,omitempty"`    // At least 0.
-	MinFree    *float64 `json:"minfree,omitempty"`  // At least 0.
-	SwapSize   *float64 `json:"swapsize,omitempty"` // At least 0.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateAutoInstallPreparedResultToken is part of the result of [Client.UpdateAutoInstallPrepared].
 type UpdateAutoInstallPreparedResultToken struct {
-	Secret string                                    `json:"secret"`
-	Token  UpdateAutoInstallPreparedResultTokenToken `json:"token"`
-}
-
-// UpdateAutoInstallPreparedResultTokenToken is part of the result of
-// [Client.UpdateAutoInstallPrepared].
-type UpdateAutoInstallPreparedResultTokenToken struct {
-	CreatedBy string  `json:"created-by"`
-	ID        string  `json:"id"`                  // 3 to 64 characters.
-	Comment   *string `json:"comment,omitempty"`   // At most 128 characters.
-	Enabled   *bool   `json:"enabled,omitempty"`   // Default true.
-	ExpireAt  *int64  `json:"expire-at,omitempty"` // At least 0.
+	Secret string           `json:"secret"`
+	Token  AutoInstallToken `json:"token"`
 }
 
 // DeleteAutoInstallPreparedParams are the parameters of [Client.DeleteAutoInstallPrepared].
@@ -843,19 +601,10 @@ func (c *Client) DeleteAutoInstallPrepared(ctx context.Context, p DeleteAutoInst
 // Needs System.Audit on /system/auto-installation.
 //
 //api:operation GET /auto-install/tokens
-func (c *Client) ListAutoInstallTokens(ctx context.Context) ([]AutoInstallTokenListItem, error) {
-	var out []AutoInstallTokenListItem
+func (c *Client) ListAutoInstallTokens(ctx context.Context) ([]AutoInstallToken, error) {
+	var out []AutoInstallToken
 	err := c.rest.Call(ctx, http.MethodGet, "/auto-install/tokens", nil, &out)
 	return out, err
-}
-
-// AutoInstallTokenListItem is an element of the result of [Client.ListAutoInstallTokens].
-type AutoInstallTokenListItem struct {
-	CreatedBy string  `json:"created-by"`
-	ID        string  `json:"id"`                  // 3 to 64 characters.
-	Comment   *string `json:"comment,omitempty"`   // At most 128 characters.
-	Enabled   *bool   `json:"enabled,omitempty"`   // Default true.
-	ExpireAt  *int64  `json:"expire-at,omitempty"` // At least 0.
 }
 
 // CreateAutoInstallTokenParams are the parameters of [Client.CreateAutoInstallToken].
@@ -881,17 +630,8 @@ func (c *Client) CreateAutoInstallToken(ctx context.Context, p CreateAutoInstall
 
 // CreateAutoInstallTokenResult is the result of [Client.CreateAutoInstallToken].
 type CreateAutoInstallTokenResult struct {
-	Secret string                            `json:"secret"`
-	Token  CreateAutoInstallTokenResultToken `json:"token"`
-}
-
-// CreateAutoInstallTokenResultToken is part of the result of [Client.CreateAutoInstallToken].
-type CreateAutoInstallTokenResultToken struct {
-	CreatedBy string  `json:"created-by"`
-	ID        string  `json:"id"`                  // 3 to 64 characters.
-	Comment   *string `json:"comment,omitempty"`   // At most 128 characters.
-	Enabled   *bool   `json:"enabled,omitempty"`   // Default true.
-	ExpireAt  *int64  `json:"expire-at,omitempty"` // At least 0.
+	Secret string           `json:"secret"`
+	Token  AutoInstallToken `json:"token"`
 }
 
 // UpdateAutoInstallTokenParams are the parameters of [Client.UpdateAutoInstallToken].
@@ -920,17 +660,8 @@ func (c *Client) UpdateAutoInstallToken(ctx context.Context, p UpdateAutoInstall
 
 // UpdateAutoInstallTokenResult is the result of [Client.UpdateAutoInstallToken].
 type UpdateAutoInstallTokenResult struct {
-	Token  UpdateAutoInstallTokenResultToken `json:"token"`
-	Secret *string                           `json:"secret,omitempty"`
-}
-
-// UpdateAutoInstallTokenResultToken is part of the result of [Client.UpdateAutoInstallToken].
-type UpdateAutoInstallTokenResultToken struct {
-	CreatedBy string  `json:"created-by"`
-	ID        string  `json:"id"`                  // 3 to 64 characters.
-	Comment   *string `json:"comment,omitempty"`   // At most 128 characters.
-	Enabled   *bool   `json:"enabled,omitempty"`   // Default true.
-	ExpireAt  *int64  `json:"expire-at,omitempty"` // At least 0.
+	Token  AutoInstallToken `json:"token"`
+	Secret *string          `json:"secret,omitempty"`
 }
 
 // DeleteAutoInstallTokenParams are the parameters of [Client.DeleteAutoInstallToken].

@@ -14,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /ceph
-func (c *Client) GetCephIndex(ctx context.Context) ([]CephIndex, error) {
-	var out []CephIndex
+func (c *Client) GetCephIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/ceph", nil, &out)
 	return out, err
-}
-
-// CephIndex is an element of the result of [Client.GetCephIndex].
-type CephIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListCephClusters calls GET /ceph/clusters.
@@ -41,10 +36,10 @@ type CephClusterListItem struct {
 	Cluster      string  `json:"cluster"` // 8 to 64 characters.
 	DisplayName  string  `json:"display-name"`
 	MemberCount  int64   `json:"member-count"`
-	State        string  `json:"state"` // One of detected, unreachable, gone, tombstoned. Default detected.
-	BytesAvail   *int64  `json:"bytes-avail,omitempty"`
-	BytesTotal   *int64  `json:"bytes-total,omitempty"`
-	BytesUsed    *int64  `json:"bytes-used,omitempty"`
+	State        string  `json:"state"`                 // One of detected, unreachable, gone, tombstoned. Default detected.
+	BytesAvail   *uint64 `json:"bytes-avail,omitempty"` // Bytes.
+	BytesTotal   *uint64 `json:"bytes-total,omitempty"` // Bytes.
+	BytesUsed    *uint64 `json:"bytes-used,omitempty"`  // Bytes.
 	Degraded     *bool   `json:"degraded,omitempty"`
 	Health       *string `json:"health,omitempty"`
 	MonsInQuorum *int64  `json:"mons-in-quorum,omitempty"`
@@ -71,15 +66,10 @@ type GetCephClusterIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}
-func (c *Client) GetCephClusterIndex(ctx context.Context, p GetCephClusterIndexParams) ([]CephClusterIndex, error) {
-	var out []CephClusterIndex
+func (c *Client) GetCephClusterIndex(ctx context.Context, p GetCephClusterIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/ceph/clusters/{cluster}", &p, &out)
 	return out, err
-}
-
-// CephClusterIndex is an element of the result of [Client.GetCephClusterIndex].
-type CephClusterIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListCephClusterFlagsParams are the parameters of [Client.ListCephClusterFlags].
@@ -260,23 +250,23 @@ func (c *Client) ListCephClusterPools(ctx context.Context, p ListCephClusterPool
 
 // CephClusterPoolListItem is an element of the result of [Client.ListCephClusterPools].
 type CephClusterPoolListItem struct {
-	CrushRule           int64           `json:"crush_rule"`
-	MinSize             int64           `json:"min_size"`
-	PGNum               int64           `json:"pg_num"`
-	Pool                int64           `json:"pool"`
-	PoolName            string          `json:"pool_name"`
-	Size                int64           `json:"size"`
-	Type                string          `json:"type"` // One of replicated, erasure, unknown.
-	ApplicationMetadata json.RawMessage `json:"application_metadata,omitempty"`
-	AutoscaleStatus     json.RawMessage `json:"autoscale_status,omitempty"`
-	BytesUsed           *int64          `json:"bytes_used,omitempty"`
-	CrushRuleName       *string         `json:"crush_rule_name,omitempty"`
-	PGAutoscaleMode     *string         `json:"pg_autoscale_mode,omitempty"`
-	PGNumFinal          *int64          `json:"pg_num_final,omitempty"`
-	PGNumMin            *int64          `json:"pg_num_min,omitempty"`
-	PercentUsed         *float64        `json:"percent_used,omitempty"`
-	TargetSize          *int64          `json:"target_size,omitempty"`
-	TargetSizeRatio     *float64        `json:"target_size_ratio,omitempty"`
+	CrushRule           int64                        `json:"crush_rule"`
+	MinSize             int64                        `json:"min_size"`
+	PGNum               int64                        `json:"pg_num"`
+	Pool                int64                        `json:"pool"`
+	PoolName            string                       `json:"pool_name"`
+	Size                int64                        `json:"size"`
+	Type                string                       `json:"type"` // One of replicated, erasure, unknown.
+	ApplicationMetadata map[string]map[string]string `json:"application_metadata,omitempty"`
+	AutoscaleStatus     json.RawMessage              `json:"autoscale_status,omitempty"`
+	BytesUsed           *uint64                      `json:"bytes_used,omitempty"` // Bytes.
+	CrushRuleName       *string                      `json:"crush_rule_name,omitempty"`
+	PGAutoscaleMode     *string                      `json:"pg_autoscale_mode,omitempty"`
+	PGNumFinal          *int64                       `json:"pg_num_final,omitempty"`
+	PGNumMin            *int64                       `json:"pg_num_min,omitempty"`
+	PercentUsed         *float64                     `json:"percent_used,omitempty"`
+	TargetSize          *int64                       `json:"target_size,omitempty"`
+	TargetSizeRatio     *float64                     `json:"target_size_ratio,omitempty"`
 }
 
 // GetCephClusterStatusParams are the parameters of [Client.GetCephClusterStatus].
@@ -317,9 +307,9 @@ func (c *Client) GetCephClusterSummary(ctx context.Context, p GetCephClusterSumm
 
 // CephClusterSummary is the result of [Client.GetCephClusterSummary].
 type CephClusterSummary struct {
-	BytesAvail          int64                              `json:"bytes-avail"`
-	BytesTotal          int64                              `json:"bytes-total"`
-	BytesUsed           int64                              `json:"bytes-used"`
+	BytesAvail          uint64                             `json:"bytes-avail"` // Bytes.
+	BytesTotal          uint64                             `json:"bytes-total"` // Bytes.
+	BytesUsed           uint64                             `json:"bytes-used"`  // Bytes.
 	FSID                string                             `json:"fsid"`
 	Health              string                             `json:"health"`
 	MonsInQuorum        int64                              `json:"mons-in-quorum"`

@@ -16,15 +16,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /config
-func (c *Client) GetConfigIndex(ctx context.Context) ([]ConfigIndex, error) {
-	var out []ConfigIndex
+func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config", nil, &out)
 	return out, err
-}
-
-// ConfigIndex is an element of the result of [Client.GetConfigIndex].
-type ConfigIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetConfigAccessIndex calls GET /config/access.
@@ -32,15 +27,10 @@ type ConfigIndex struct {
 // Open to every authenticated user.
 //
 //api:operation GET /config/access
-func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]ConfigAccessIndex, error) {
-	var out []ConfigAccessIndex
+func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/access", nil, &out)
 	return out, err
-}
-
-// ConfigAccessIndex is an element of the result of [Client.GetConfigAccessIndex].
-type ConfigAccessIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListADRealms calls GET /config/access/ad.
@@ -48,34 +38,34 @@ type ConfigAccessIndex struct {
 // Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ad
-func (c *Client) ListADRealms(ctx context.Context) ([]ADRealmListItem, error) {
-	var out []ADRealmListItem
+func (c *Client) ListADRealms(ctx context.Context) ([]ADRealm, error) {
+	var out []ADRealm
 	err := c.rest.Call(ctx, http.MethodGet, "/config/access/ad", nil, &out)
 	return out, err
 }
 
-// ADRealmListItem is an element of the result of [Client.ListADRealms].
-type ADRealmListItem struct {
-	Realm               string                              `json:"realm"` // 2 to 32 characters.
-	Server1             string                              `json:"server1"`
-	BaseDN              *string                             `json:"base-dn,omitempty"`
-	BindDN              *string                             `json:"bind-dn,omitempty"`
-	CAPath              *string                             `json:"capath,omitempty"`
-	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                               `json:"default,omitempty"` // Default false.
-	Filter              *string                             `json:"filter,omitempty"`
-	Mode                *string                             `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Port                *int64                              `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                             `json:"server2,omitempty"`
-	SyncAttributes      *ADRealmListItemSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *ADRealmListItemSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                            `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                               `json:"verify,omitempty"`                 // Default false.
+// ADRealm is an element of the result of [Client.ListADRealms].
+type ADRealm struct {
+	Realm               string               `json:"realm"` // 2 to 32 characters.
+	Server1             string               `json:"server1"`
+	BaseDN              *string              `json:"base-dn,omitempty"`
+	BindDN              *string              `json:"bind-dn,omitempty"`
+	CAPath              *string              `json:"capath,omitempty"`
+	Comment             *string              `json:"comment,omitempty"` // At most 128 characters.
+	Default             *bool                `json:"default,omitempty"` // Default false.
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// An ADRealmListItemSyncAttributes is a text of keys and values, such as the value of sync-attributes.
-// It keeps the text it was read from.
-type ADRealmListItemSyncAttributes struct {
+// A RealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It keeps
+// the text it was read from.
+type RealmSyncAttributes struct {
 	Email     *string `json:"email,omitempty"`
 	FirstName *string `json:"firstname,omitempty"`
 	LastName  *string `json:"lastname,omitempty"`
@@ -85,30 +75,28 @@ type ADRealmListItemSyncAttributes struct {
 	raw string
 }
 
-// ParseADRealmListItemSyncAttributes reads the text of a ADRealmListItemSyncAttributes.
-func ParseADRealmListItemSyncAttributes(text string) (ADRealmListItemSyncAttributes, error) {
-	var v ADRealmListItemSyncAttributes
+// ParseRealmSyncAttributes reads the text of a RealmSyncAttributes.
+func ParseRealmSyncAttributes(text string) (RealmSyncAttributes, error) {
+	var v RealmSyncAttributes
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v ADRealmListItemSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
+func (v RealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v ADRealmListItemSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v RealmSyncAttributes) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ADRealmListItemSyncAttributes) UnmarshalText(text []byte) error {
-	*v = ADRealmListItemSyncAttributes{raw: string(text)}
+func (v *RealmSyncAttributes) UnmarshalText(text []byte) error {
+	*v = RealmSyncAttributes{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
-// An ADRealmListItemSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type ADRealmListItemSyncDefaultsOptions struct {
+// A RealmSyncOptions is a text of keys and values, such as the value of sync-defaults-options. It
+// keeps the text it was read from.
+type RealmSyncOptions struct {
 	EnableNew      *bool    `json:"enable-new,omitempty"`
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
 
@@ -117,45 +105,43 @@ type ADRealmListItemSyncDefaultsOptions struct {
 	raw string
 }
 
-// ParseADRealmListItemSyncDefaultsOptions reads the text of a ADRealmListItemSyncDefaultsOptions.
-func ParseADRealmListItemSyncDefaultsOptions(text string) (ADRealmListItemSyncDefaultsOptions, error) {
-	var v ADRealmListItemSyncDefaultsOptions
+// ParseRealmSyncOptions reads the text of a RealmSyncOptions.
+func ParseRealmSyncOptions(text string) (RealmSyncOptions, error) {
+	var v RealmSyncOptions
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v ADRealmListItemSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
+func (v RealmSyncOptions) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v ADRealmListItemSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v RealmSyncOptions) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ADRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = ADRealmListItemSyncDefaultsOptions{raw: string(text)}
+func (v *RealmSyncOptions) UnmarshalText(text []byte) error {
+	*v = RealmSyncOptions{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // CreateADRealmParams are the parameters of [Client.CreateADRealm].
 type CreateADRealmParams struct {
-	Realm               string                            `json:"realm"` // 2 to 32 characters.
-	Server1             string                            `json:"server1"`
-	BaseDN              *string                           `json:"base-dn,omitempty"`
-	BindDN              *string                           `json:"bind-dn,omitempty"`
-	CAPath              *string                           `json:"capath,omitempty"`
-	Comment             *string                           `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                             `json:"default,omitempty"` // Default false.
-	Filter              *string                           `json:"filter,omitempty"`
-	Mode                *string                           `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Password            *string                           `json:"password,omitempty"`
-	Port                *int64                            `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                           `json:"server2,omitempty"`
-	SyncAttributes      *CreateADRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *CreateADRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                          `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                             `json:"verify,omitempty"`                 // Default false.
+	Realm               string               `json:"realm"` // 2 to 32 characters.
+	Server1             string               `json:"server1"`
+	BaseDN              *string              `json:"base-dn,omitempty"`
+	BindDN              *string              `json:"bind-dn,omitempty"`
+	CAPath              *string              `json:"capath,omitempty"`
+	Comment             *string              `json:"comment,omitempty"` // At most 128 characters.
+	Default             *bool                `json:"default,omitempty"` // Default false.
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Password            *string              `json:"password,omitempty"`
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
 // CreateADRealm calls POST /config/access/ad.
@@ -165,71 +151,6 @@ type CreateADRealmParams struct {
 //api:operation POST /config/access/ad
 func (c *Client) CreateADRealm(ctx context.Context, p CreateADRealmParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/config/access/ad", &p, nil)
-}
-
-// A CreateADRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It
-// keeps the text it was read from.
-type CreateADRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateADRealmSyncAttributes reads the text of a CreateADRealmSyncAttributes.
-func ParseCreateADRealmSyncAttributes(text string) (CreateADRealmSyncAttributes, error) {
-	var v CreateADRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateADRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateADRealmSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateADRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = CreateADRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateADRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type CreateADRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateADRealmSyncDefaultsOptions reads the text of a CreateADRealmSyncDefaultsOptions.
-func ParseCreateADRealmSyncDefaultsOptions(text string) (CreateADRealmSyncDefaultsOptions, error) {
-	var v CreateADRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateADRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateADRealmSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateADRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = CreateADRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetADRealmParams are the parameters of [Client.GetADRealm].
@@ -250,86 +171,6 @@ func (c *Client) GetADRealm(ctx context.Context, p GetADRealmParams) (*ADRealm, 
 	return out, nil
 }
 
-// ADRealm is the result of [Client.GetADRealm].
-type ADRealm struct {
-	Realm               string                      `json:"realm"` // 2 to 32 characters.
-	Server1             string                      `json:"server1"`
-	BaseDN              *string                     `json:"base-dn,omitempty"`
-	BindDN              *string                     `json:"bind-dn,omitempty"`
-	CAPath              *string                     `json:"capath,omitempty"`
-	Comment             *string                     `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                       `json:"default,omitempty"` // Default false.
-	Filter              *string                     `json:"filter,omitempty"`
-	Mode                *string                     `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Port                *int64                      `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                     `json:"server2,omitempty"`
-	SyncAttributes      *ADRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *ADRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                    `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                       `json:"verify,omitempty"`                 // Default false.
-}
-
-// An ADRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It
-// keeps the text it was read from.
-type ADRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseADRealmSyncAttributes reads the text of a ADRealmSyncAttributes.
-func ParseADRealmSyncAttributes(text string) (ADRealmSyncAttributes, error) {
-	var v ADRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v ADRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v ADRealmSyncAttributes) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ADRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = ADRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// An ADRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type ADRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseADRealmSyncDefaultsOptions reads the text of a ADRealmSyncDefaultsOptions.
-func ParseADRealmSyncDefaultsOptions(text string) (ADRealmSyncDefaultsOptions, error) {
-	var v ADRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v ADRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v ADRealmSyncDefaultsOptions) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ADRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = ADRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // UpdateADRealmParams are the parameters of [Client.UpdateADRealm].
 type UpdateADRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
@@ -340,18 +181,18 @@ type UpdateADRealmParams struct {
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
 	// sync-defaults-options, sync-attributes, user-classes.
-	Delete              []string                          `json:"delete,omitempty"`
-	Digest              *string                           `json:"digest,omitempty"`
-	Filter              *string                           `json:"filter,omitempty"`
-	Mode                *string                           `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Password            *string                           `json:"password,omitempty"`
-	Port                *int64                            `json:"port,omitempty"` // 0 to 65535.
-	Server1             *string                           `json:"server1,omitempty"`
-	Server2             *string                           `json:"server2,omitempty"`
-	SyncAttributes      *UpdateADRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *UpdateADRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                          `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                             `json:"verify,omitempty"`                 // Default false.
+	Delete              []string             `json:"delete,omitempty"`
+	Digest              *string              `json:"digest,omitempty"`
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Password            *string              `json:"password,omitempty"`
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server1             *string              `json:"server1,omitempty"`
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
 // UpdateADRealm calls PUT /config/access/ad/{realm}.
@@ -361,71 +202,6 @@ type UpdateADRealmParams struct {
 //api:operation PUT /config/access/ad/{realm}
 func (c *Client) UpdateADRealm(ctx context.Context, p UpdateADRealmParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/access/ad/{realm}", &p, nil)
-}
-
-// A UpdateADRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It
-// keeps the text it was read from.
-type UpdateADRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateADRealmSyncAttributes reads the text of a UpdateADRealmSyncAttributes.
-func ParseUpdateADRealmSyncAttributes(text string) (UpdateADRealmSyncAttributes, error) {
-	var v UpdateADRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateADRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateADRealmSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateADRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = UpdateADRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateADRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type UpdateADRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateADRealmSyncDefaultsOptions reads the text of a UpdateADRealmSyncDefaultsOptions.
-func ParseUpdateADRealmSyncDefaultsOptions(text string) (UpdateADRealmSyncDefaultsOptions, error) {
-	var v UpdateADRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateADRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateADRealmSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateADRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = UpdateADRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteADRealmParams are the parameters of [Client.DeleteADRealm].
@@ -448,116 +224,51 @@ func (c *Client) DeleteADRealm(ctx context.Context, p DeleteADRealmParams) error
 // Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ldap
-func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealmListItem, error) {
-	var out []LDAPRealmListItem
+func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealm, error) {
+	var out []LDAPRealm
 	err := c.rest.Call(ctx, http.MethodGet, "/config/access/ldap", nil, &out)
 	return out, err
 }
 
-// LDAPRealmListItem is an element of the result of [Client.ListLDAPRealms].
-type LDAPRealmListItem struct {
-	BaseDN              string                                `json:"base-dn"`
-	Realm               string                                `json:"realm"` // 2 to 32 characters.
-	Server1             string                                `json:"server1"`
-	UserAttr            string                                `json:"user-attr"`
-	BindDN              *string                               `json:"bind-dn,omitempty"`
-	CAPath              *string                               `json:"capath,omitempty"`
-	Comment             *string                               `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                                 `json:"default,omitempty"` // Default false.
-	Filter              *string                               `json:"filter,omitempty"`
-	Mode                *string                               `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Port                *int64                                `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                               `json:"server2,omitempty"`
-	SyncAttributes      *LDAPRealmListItemSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *LDAPRealmListItemSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                              `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                                 `json:"verify,omitempty"`                 // Default false.
-}
-
-// A LDAPRealmListItemSyncAttributes is a text of keys and values, such as the value of
-// sync-attributes. It keeps the text it was read from.
-type LDAPRealmListItemSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseLDAPRealmListItemSyncAttributes reads the text of a LDAPRealmListItemSyncAttributes.
-func ParseLDAPRealmListItemSyncAttributes(text string) (LDAPRealmListItemSyncAttributes, error) {
-	var v LDAPRealmListItemSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v LDAPRealmListItemSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v LDAPRealmListItemSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *LDAPRealmListItemSyncAttributes) UnmarshalText(text []byte) error {
-	*v = LDAPRealmListItemSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A LDAPRealmListItemSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type LDAPRealmListItemSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseLDAPRealmListItemSyncDefaultsOptions reads the text of a LDAPRealmListItemSyncDefaultsOptions.
-func ParseLDAPRealmListItemSyncDefaultsOptions(text string) (LDAPRealmListItemSyncDefaultsOptions, error) {
-	var v LDAPRealmListItemSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v LDAPRealmListItemSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v LDAPRealmListItemSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *LDAPRealmListItemSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = LDAPRealmListItemSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
+// LDAPRealm is an element of the result of [Client.ListLDAPRealms].
+type LDAPRealm struct {
+	BaseDN              string               `json:"base-dn"`
+	Realm               string               `json:"realm"` // 2 to 32 characters.
+	Server1             string               `json:"server1"`
+	UserAttr            string               `json:"user-attr"`
+	BindDN              *string              `json:"bind-dn,omitempty"`
+	CAPath              *string              `json:"capath,omitempty"`
+	Comment             *string              `json:"comment,omitempty"` // At most 128 characters.
+	Default             *bool                `json:"default,omitempty"` // Default false.
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
 // CreateLDAPRealmParams are the parameters of [Client.CreateLDAPRealm].
 type CreateLDAPRealmParams struct {
-	BaseDN              string                              `json:"base-dn"`
-	Realm               string                              `json:"realm"` // 2 to 32 characters.
-	Server1             string                              `json:"server1"`
-	UserAttr            string                              `json:"user-attr"`
-	BindDN              *string                             `json:"bind-dn,omitempty"`
-	CAPath              *string                             `json:"capath,omitempty"`
-	Comment             *string                             `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                               `json:"default,omitempty"` // Default false.
-	Filter              *string                             `json:"filter,omitempty"`
-	Mode                *string                             `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Password            *string                             `json:"password,omitempty"`
-	Port                *int64                              `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                             `json:"server2,omitempty"`
-	SyncAttributes      *CreateLDAPRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *CreateLDAPRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                            `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                               `json:"verify,omitempty"`                 // Default false.
+	BaseDN              string               `json:"base-dn"`
+	Realm               string               `json:"realm"` // 2 to 32 characters.
+	Server1             string               `json:"server1"`
+	UserAttr            string               `json:"user-attr"`
+	BindDN              *string              `json:"bind-dn,omitempty"`
+	CAPath              *string              `json:"capath,omitempty"`
+	Comment             *string              `json:"comment,omitempty"` // At most 128 characters.
+	Default             *bool                `json:"default,omitempty"` // Default false.
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Password            *string              `json:"password,omitempty"`
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
 // CreateLDAPRealm calls POST /config/access/ldap.
@@ -567,71 +278,6 @@ type CreateLDAPRealmParams struct {
 //api:operation POST /config/access/ldap
 func (c *Client) CreateLDAPRealm(ctx context.Context, p CreateLDAPRealmParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/config/access/ldap", &p, nil)
-}
-
-// A CreateLDAPRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes.
-// It keeps the text it was read from.
-type CreateLDAPRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateLDAPRealmSyncAttributes reads the text of a CreateLDAPRealmSyncAttributes.
-func ParseCreateLDAPRealmSyncAttributes(text string) (CreateLDAPRealmSyncAttributes, error) {
-	var v CreateLDAPRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateLDAPRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateLDAPRealmSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateLDAPRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = CreateLDAPRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A CreateLDAPRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type CreateLDAPRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateLDAPRealmSyncDefaultsOptions reads the text of a CreateLDAPRealmSyncDefaultsOptions.
-func ParseCreateLDAPRealmSyncDefaultsOptions(text string) (CreateLDAPRealmSyncDefaultsOptions, error) {
-	var v CreateLDAPRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateLDAPRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateLDAPRealmSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateLDAPRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = CreateLDAPRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetLDAPRealmParams are the parameters of [Client.GetLDAPRealm].
@@ -652,89 +298,6 @@ func (c *Client) GetLDAPRealm(ctx context.Context, p GetLDAPRealmParams) (*LDAPR
 	return out, nil
 }
 
-// LDAPRealm is the result of [Client.GetLDAPRealm].
-type LDAPRealm struct {
-	BaseDN              string                        `json:"base-dn"`
-	Realm               string                        `json:"realm"` // 2 to 32 characters.
-	Server1             string                        `json:"server1"`
-	UserAttr            string                        `json:"user-attr"`
-	BindDN              *string                       `json:"bind-dn,omitempty"`
-	CAPath              *string                       `json:"capath,omitempty"`
-	Comment             *string                       `json:"comment,omitempty"` // At most 128 characters.
-	Default             *bool                         `json:"default,omitempty"` // Default false.
-	Filter              *string                       `json:"filter,omitempty"`
-	Mode                *string                       `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Port                *int64                        `json:"port,omitempty"` // 0 to 65535.
-	Server2             *string                       `json:"server2,omitempty"`
-	SyncAttributes      *LDAPRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *LDAPRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserClasses         []string                      `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                         `json:"verify,omitempty"`                 // Default false.
-}
-
-// A LDAPRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It
-// keeps the text it was read from.
-type LDAPRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseLDAPRealmSyncAttributes reads the text of a LDAPRealmSyncAttributes.
-func ParseLDAPRealmSyncAttributes(text string) (LDAPRealmSyncAttributes, error) {
-	var v LDAPRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v LDAPRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v LDAPRealmSyncAttributes) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *LDAPRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = LDAPRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A LDAPRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type LDAPRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseLDAPRealmSyncDefaultsOptions reads the text of a LDAPRealmSyncDefaultsOptions.
-func ParseLDAPRealmSyncDefaultsOptions(text string) (LDAPRealmSyncDefaultsOptions, error) {
-	var v LDAPRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v LDAPRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v LDAPRealmSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *LDAPRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = LDAPRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // UpdateLDAPRealmParams are the parameters of [Client.UpdateLDAPRealm].
 type UpdateLDAPRealmParams struct {
 	Realm   string  `json:"realm"` // 2 to 32 characters.
@@ -745,19 +308,19 @@ type UpdateLDAPRealmParams struct {
 	Default *bool   `json:"default,omitempty"` // Default false.
 	// Any of server2, port, comment, default, verify, mode, bind-dn, password, filter,
 	// sync-defaults-options, sync-attributes, user-classes.
-	Delete              []string                            `json:"delete,omitempty"`
-	Digest              *string                             `json:"digest,omitempty"`
-	Filter              *string                             `json:"filter,omitempty"`
-	Mode                *string                             `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
-	Password            *string                             `json:"password,omitempty"`
-	Port                *int64                              `json:"port,omitempty"` // 0 to 65535.
-	Server1             *string                             `json:"server1,omitempty"`
-	Server2             *string                             `json:"server2,omitempty"`
-	SyncAttributes      *UpdateLDAPRealmSyncAttributes      `json:"sync-attributes,omitempty"`
-	SyncDefaultsOptions *UpdateLDAPRealmSyncDefaultsOptions `json:"sync-defaults-options,omitempty"`
-	UserAttr            *string                             `json:"user-attr,omitempty"`
-	UserClasses         []string                            `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
-	Verify              *bool                               `json:"verify,omitempty"`                 // Default false.
+	Delete              []string             `json:"delete,omitempty"`
+	Digest              *string              `json:"digest,omitempty"`
+	Filter              *string              `json:"filter,omitempty"`
+	Mode                *string              `json:"mode,omitempty"` // One of ldap, ldap+starttls, ldaps. Default ldap.
+	Password            *string              `json:"password,omitempty"`
+	Port                *int64               `json:"port,omitempty"` // 0 to 65535.
+	Server1             *string              `json:"server1,omitempty"`
+	Server2             *string              `json:"server2,omitempty"`
+	SyncAttributes      *RealmSyncAttributes `json:"sync-attributes,omitempty"`
+	SyncDefaultsOptions *RealmSyncOptions    `json:"sync-defaults-options,omitempty"`
+	UserAttr            *string              `json:"user-attr,omitempty"`
+	UserClasses         []string             `json:"user-classes,omitempty" px:"list"` // Default inetorgperson,posixaccount,person,user.
+	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
 // UpdateLDAPRealm calls PUT /config/access/ldap/{realm}.
@@ -767,71 +330,6 @@ type UpdateLDAPRealmParams struct {
 //api:operation PUT /config/access/ldap/{realm}
 func (c *Client) UpdateLDAPRealm(ctx context.Context, p UpdateLDAPRealmParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/access/ldap/{realm}", &p, nil)
-}
-
-// A UpdateLDAPRealmSyncAttributes is a text of keys and values, such as the value of sync-attributes.
-// It keeps the text it was read from.
-type UpdateLDAPRealmSyncAttributes struct {
-	Email     *string `json:"email,omitempty"`
-	FirstName *string `json:"firstname,omitempty"`
-	LastName  *string `json:"lastname,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateLDAPRealmSyncAttributes reads the text of a UpdateLDAPRealmSyncAttributes.
-func ParseUpdateLDAPRealmSyncAttributes(text string) (UpdateLDAPRealmSyncAttributes, error) {
-	var v UpdateLDAPRealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateLDAPRealmSyncAttributes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateLDAPRealmSyncAttributes) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateLDAPRealmSyncAttributes) UnmarshalText(text []byte) error {
-	*v = UpdateLDAPRealmSyncAttributes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateLDAPRealmSyncDefaultsOptions is a text of keys and values, such as the value of
-// sync-defaults-options. It keeps the text it was read from.
-type UpdateLDAPRealmSyncDefaultsOptions struct {
-	EnableNew      *bool    `json:"enable-new,omitempty"`
-	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateLDAPRealmSyncDefaultsOptions reads the text of a UpdateLDAPRealmSyncDefaultsOptions.
-func ParseUpdateLDAPRealmSyncDefaultsOptions(text string) (UpdateLDAPRealmSyncDefaultsOptions, error) {
-	var v UpdateLDAPRealmSyncDefaultsOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateLDAPRealmSyncDefaultsOptions) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateLDAPRealmSyncDefaultsOptions) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateLDAPRealmSyncDefaultsOptions) UnmarshalText(text []byte) error {
-	*v = UpdateLDAPRealmSyncDefaultsOptions{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteLDAPRealmParams are the parameters of [Client.DeleteLDAPRealm].
@@ -854,14 +352,14 @@ func (c *Client) DeleteLDAPRealm(ctx context.Context, p DeleteLDAPRealmParams) e
 // Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/openid
-func (c *Client) ListOpenIDRealms(ctx context.Context) ([]OpenIDRealmListItem, error) {
-	var out []OpenIDRealmListItem
+func (c *Client) ListOpenIDRealms(ctx context.Context) ([]OpenIDRealm, error) {
+	var out []OpenIDRealm
 	err := c.rest.Call(ctx, http.MethodGet, "/config/access/openid", nil, &out)
 	return out, err
 }
 
-// OpenIDRealmListItem is an element of the result of [Client.ListOpenIDRealms].
-type OpenIDRealmListItem struct {
+// OpenIDRealm is an element of the result of [Client.ListOpenIDRealms].
+type OpenIDRealm struct {
 	ClientID      string   `json:"client-id"`
 	IssuerURL     string   `json:"issuer-url"`
 	Realm         string   `json:"realm"` // 2 to 32 characters.
@@ -919,22 +417,6 @@ func (c *Client) GetOpenIDRealm(ctx context.Context, p GetOpenIDRealmParams) (*O
 	return out, nil
 }
 
-// OpenIDRealm is the result of [Client.GetOpenIDRealm].
-type OpenIDRealm struct {
-	ClientID      string   `json:"client-id"`
-	IssuerURL     string   `json:"issuer-url"`
-	Realm         string   `json:"realm"` // 2 to 32 characters.
-	ACRValues     []string `json:"acr-values,omitempty" px:"list"`
-	Audiences     []string `json:"audiences,omitempty" px:"list"`
-	Autocreate    *bool    `json:"autocreate,omitempty"` // Default false.
-	ClientKey     *string  `json:"client-key,omitempty"`
-	Comment       *string  `json:"comment,omitempty"` // At most 128 characters.
-	Default       *bool    `json:"default,omitempty"`
-	Prompt        *string  `json:"prompt,omitempty"`
-	Scopes        []string `json:"scopes,omitempty" px:"list"`
-	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
-}
-
 // UpdateOpenIDRealmParams are the parameters of [Client.UpdateOpenIDRealm].
 type UpdateOpenIDRealmParams struct {
 	Realm      string   `json:"realm"` // 2 to 32 characters.
@@ -981,20 +463,12 @@ func (c *Client) DeleteOpenIDRealm(ctx context.Context, p DeleteOpenIDRealmParam
 // Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/pam
-func (c *Client) GetPAMRealm(ctx context.Context) (*PAMRealm, error) {
-	out := new(PAMRealm)
+func (c *Client) GetPAMRealm(ctx context.Context) (*Realm, error) {
+	out := new(Realm)
 	if err := c.rest.Call(ctx, http.MethodGet, "/config/access/pam", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PAMRealm is the result of [Client.GetPAMRealm].
-type PAMRealm struct {
-	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Default *bool   `json:"default,omitempty"` // Default false.
 }
 
 // UpdatePAMRealmParams are the parameters of [Client.UpdatePAMRealm].
@@ -1010,20 +484,12 @@ type UpdatePAMRealmParams struct {
 // Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pam
-func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*UpdatePAMRealmResult, error) {
-	out := new(UpdatePAMRealmResult)
+func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*Realm, error) {
+	out := new(Realm)
 	if err := c.rest.Call(ctx, http.MethodPut, "/config/access/pam", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// UpdatePAMRealmResult is the result of [Client.UpdatePAMRealm].
-type UpdatePAMRealmResult struct {
-	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Default *bool   `json:"default,omitempty"` // Default false.
 }
 
 // GetPDMRealm calls GET /config/access/pdm.
@@ -1031,20 +497,12 @@ type UpdatePAMRealmResult struct {
 // Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/pdm
-func (c *Client) GetPDMRealm(ctx context.Context) (*PDMRealm, error) {
-	out := new(PDMRealm)
+func (c *Client) GetPDMRealm(ctx context.Context) (*Realm, error) {
+	out := new(Realm)
 	if err := c.rest.Call(ctx, http.MethodGet, "/config/access/pdm", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PDMRealm is the result of [Client.GetPDMRealm].
-type PDMRealm struct {
-	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Default *bool   `json:"default,omitempty"` // Default false.
 }
 
 // UpdatePDMRealmParams are the parameters of [Client.UpdatePDMRealm].
@@ -1060,20 +518,12 @@ type UpdatePDMRealmParams struct {
 // Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pdm
-func (c *Client) UpdatePDMRealm(ctx context.Context, p UpdatePDMRealmParams) (*UpdatePDMRealmResult, error) {
-	out := new(UpdatePDMRealmResult)
+func (c *Client) UpdatePDMRealm(ctx context.Context, p UpdatePDMRealmParams) (*Realm, error) {
+	out := new(Realm)
 	if err := c.rest.Call(ctx, http.MethodPut, "/config/access/pdm", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// UpdatePDMRealmResult is the result of [Client.UpdatePDMRealm].
-type UpdatePDMRealmResult struct {
-	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pdm, openid, ad, ldap.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Default *bool   `json:"default,omitempty"` // Default false.
 }
 
 // GetConfigAccessTFAIndex calls GET /config/access/tfa.
@@ -1081,15 +531,10 @@ type UpdatePDMRealmResult struct {
 // Open to every authenticated user.
 //
 //api:operation GET /config/access/tfa
-func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]ConfigAccessTFAIndex, error) {
-	var out []ConfigAccessTFAIndex
+func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/access/tfa", nil, &out)
 	return out, err
-}
-
-// ConfigAccessTFAIndex is an element of the result of [Client.GetConfigAccessTFAIndex].
-type ConfigAccessTFAIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn.
@@ -1137,15 +582,10 @@ func (c *Client) UpdateConfigAccessTFAWebAuthn(ctx context.Context, p UpdateConf
 // Open to every authenticated user.
 //
 //api:operation GET /config/acme
-func (c *Client) GetACMEIndex(ctx context.Context) ([]ACMEIndex, error) {
-	var out []ACMEIndex
+func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/config/acme", nil, &out)
 	return out, err
-}
-
-// ACMEIndex is an element of the result of [Client.GetACMEIndex].
-type ACMEIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListACMEAccounts calls GET /config/acme/account.
@@ -1305,14 +745,14 @@ type ACMEDirectoryListItem struct {
 // Needs System.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins
-func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPluginListItem, error) {
-	var out []ACMEPluginListItem
+func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPlugin, error) {
+	var out []ACMEPlugin
 	err := c.rest.Call(ctx, http.MethodGet, "/config/acme/plugins", nil, &out)
 	return out, err
 }
 
-// ACMEPluginListItem is an element of the result of [Client.ListACMEPlugins].
-type ACMEPluginListItem struct {
+// ACMEPlugin is an element of the result of [Client.ListACMEPlugins].
+type ACMEPlugin struct {
 	Plugin          string  `json:"plugin"`
 	Type            string  `json:"type"`
 	API             *string `json:"api,omitempty"`
@@ -1356,16 +796,6 @@ func (c *Client) GetACMEPlugin(ctx context.Context, p GetACMEPluginParams) (*ACM
 		return nil, err
 	}
 	return out, nil
-}
-
-// ACMEPlugin is the result of [Client.GetACMEPlugin].
-type ACMEPlugin struct {
-	Plugin          string  `json:"plugin"`
-	Type            string  `json:"type"`
-	API             *string `json:"api,omitempty"`
-	Data            *string `json:"data,omitempty"`
-	Disable         *bool   `json:"disable,omitempty"`
-	ValidationDelay *int64  `json:"validation-delay,omitempty"` // 0 to 4294967295.
 }
 
 // UpdateACMEPluginParams are the parameters of [Client.UpdateACMEPlugin].
@@ -1433,13 +863,13 @@ func (c *Client) GetConfigCertificate(ctx context.Context) (*ConfigCertificate, 
 
 // ConfigCertificate is the result of [Client.GetConfigCertificate].
 type ConfigCertificate struct {
-	ACME       *ConfigCertificateACME              `json:"acme,omitempty"`
-	ACMEDomain map[int]ConfigCertificateACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	ACME       *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
 }
 
-// A ConfigCertificateACME is a text of keys and values, such as the value of acme. It keeps the text
-// it was read from.
-type ConfigCertificateACME struct {
+// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// from.
+type NodeACME struct {
 	Account string `json:"account"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
@@ -1447,28 +877,28 @@ type ConfigCertificateACME struct {
 	raw string
 }
 
-// ParseConfigCertificateACME reads the text of a ConfigCertificateACME.
-func ParseConfigCertificateACME(text string) (ConfigCertificateACME, error) {
-	var v ConfigCertificateACME
+// ParseNodeACME reads the text of a NodeACME.
+func ParseNodeACME(text string) (NodeACME, error) {
+	var v NodeACME
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v ConfigCertificateACME) String() string { return wire.FormatProps(v, v.raw) }
+func (v NodeACME) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v ConfigCertificateACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v NodeACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ConfigCertificateACME) UnmarshalText(text []byte) error {
-	*v = ConfigCertificateACME{raw: string(text)}
+func (v *NodeACME) UnmarshalText(text []byte) error {
+	*v = NodeACME{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ConfigCertificateACMEDomain is a text of keys and values, such as the value of acmedomain. It
-// keeps the text it was read from.
-type ConfigCertificateACMEDomain struct {
+// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
+// was read from.
+type NodeACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
@@ -1478,33 +908,31 @@ type ConfigCertificateACMEDomain struct {
 	raw string
 }
 
-// ParseConfigCertificateACMEDomain reads the text of a ConfigCertificateACMEDomain.
-func ParseConfigCertificateACMEDomain(text string) (ConfigCertificateACMEDomain, error) {
-	var v ConfigCertificateACMEDomain
+// ParseNodeACMEDomain reads the text of a NodeACMEDomain.
+func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) {
+	var v NodeACMEDomain
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v ConfigCertificateACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
+func (v NodeACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v ConfigCertificateACMEDomain) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v NodeACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *ConfigCertificateACMEDomain) UnmarshalText(text []byte) error {
-	*v = ConfigCertificateACMEDomain{raw: string(text)}
+func (v *NodeACMEDomain) UnmarshalText(text []byte) error {
+	*v = NodeACMEDomain{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
 // UpdateConfigCertificateParams are the parameters of [Client.UpdateConfigCertificate].
 type UpdateConfigCertificateParams struct {
-	ACME       *UpdateConfigCertificateACME              `json:"acme,omitempty"`
-	ACMEDomain map[int]UpdateConfigCertificateACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
-	Delete     []string                                  `json:"delete,omitempty"`        // Any of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4.
-	Digest     *string                                   `json:"digest,omitempty"`
+	ACME       *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
+	Delete     []string               `json:"delete,omitempty"`        // Any of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4.
+	Digest     *string                `json:"digest,omitempty"`
 }
 
 // UpdateConfigCertificate calls PUT /config/certificate.
@@ -1514,70 +942,6 @@ type UpdateConfigCertificateParams struct {
 //api:operation PUT /config/certificate
 func (c *Client) UpdateConfigCertificate(ctx context.Context, p UpdateConfigCertificateParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/certificate", &p, nil)
-}
-
-// A UpdateConfigCertificateACME is a text of keys and values, such as the value of acme. It keeps the
-// text it was read from.
-type UpdateConfigCertificateACME struct {
-	Account string `json:"account"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateConfigCertificateACME reads the text of a UpdateConfigCertificateACME.
-func ParseUpdateConfigCertificateACME(text string) (UpdateConfigCertificateACME, error) {
-	var v UpdateConfigCertificateACME
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateConfigCertificateACME) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateConfigCertificateACME) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateConfigCertificateACME) UnmarshalText(text []byte) error {
-	*v = UpdateConfigCertificateACME{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A UpdateConfigCertificateACMEDomain is a text of keys and values, such as the value of acmedomain.
-// It keeps the text it was read from.
-type UpdateConfigCertificateACMEDomain struct {
-	Domain string  `json:"domain" px:"default"`
-	Alias  *string `json:"alias,omitempty"`
-	Plugin *string `json:"plugin,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateConfigCertificateACMEDomain reads the text of a UpdateConfigCertificateACMEDomain.
-func ParseUpdateConfigCertificateACMEDomain(text string) (UpdateConfigCertificateACMEDomain, error) {
-	var v UpdateConfigCertificateACMEDomain
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateConfigCertificateACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateConfigCertificateACMEDomain) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateConfigCertificateACMEDomain) UnmarshalText(text []byte) error {
-	*v = UpdateConfigCertificateACMEDomain{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetConfigNotes calls GET /config/notes.
@@ -1611,14 +975,14 @@ func (c *Client) UpdateConfigNotes(ctx context.Context, p UpdateConfigNotesParam
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /config/views
-func (c *Client) ListViews(ctx context.Context) ([]ViewListItem, error) {
-	var out []ViewListItem
+func (c *Client) ListViews(ctx context.Context) ([]View, error) {
+	var out []View
 	err := c.rest.Call(ctx, http.MethodGet, "/config/views", nil, &out)
 	return out, err
 }
 
-// ViewListItem is an element of the result of [Client.ListViews].
-type ViewListItem struct {
+// View is an element of the result of [Client.ListViews].
+type View struct {
 	ID         string   `json:"id"` // 2 to 32 characters.
 	Exclude    []string `json:"exclude,omitempty"`
 	Include    []string `json:"include,omitempty"`
@@ -1661,15 +1025,6 @@ func (c *Client) GetView(ctx context.Context, p GetViewParams) (*View, error) {
 		return nil, err
 	}
 	return out, nil
-}
-
-// View is the result of [Client.GetView].
-type View struct {
-	ID         string   `json:"id"` // 2 to 32 characters.
-	Exclude    []string `json:"exclude,omitempty"`
-	Include    []string `json:"include,omitempty"`
-	IncludeAll *bool    `json:"include-all,omitempty"`
-	Layout     *string  `json:"layout,omitempty"`
 }
 
 // UpdateViewParams are the parameters of [Client.UpdateView].

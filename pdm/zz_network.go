@@ -18,14 +18,14 @@ type ListNodeNetworksParams struct {
 // Needs System.Audit on /system/network/interfaces.
 //
 //api:operation GET /nodes/{node}/network
-func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams) ([]NodeNetworkListItem, error) {
-	var out []NodeNetworkListItem
+func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams) ([]NodeNetwork, error) {
+	var out []NodeNetwork
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/network", &p, &out)
 	return out, err
 }
 
-// NodeNetworkListItem is an element of the result of [Client.ListNodeNetworks].
-type NodeNetworkListItem struct {
+// NodeNetwork is an element of the result of [Client.ListNodeNetworks].
+type NodeNetwork struct {
 	Active             bool     `json:"active"`
 	AltNames           []string `json:"altnames"`
 	Autostart          bool     `json:"autostart"`
@@ -133,34 +133,6 @@ func (c *Client) GetNodeNetwork(ctx context.Context, p GetNodeNetworkParams) (*N
 		return nil, err
 	}
 	return out, nil
-}
-
-// NodeNetwork is the result of [Client.GetNodeNetwork].
-type NodeNetwork struct {
-	Active             bool     `json:"active"`
-	AltNames           []string `json:"altnames"`
-	Autostart          bool     `json:"autostart"`
-	Name               string   `json:"name"` // At most 15 characters.
-	Options            []string `json:"options"`
-	Options6           []string `json:"options6"`
-	Type               string   `json:"type"`                            // One of loopback, eth, bridge, bond, vlan, alias, unknown.
-	BondMode           *string  `json:"bond_mode,omitempty"`             // One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb.
-	BondPrimary        *string  `json:"bond-primary,omitempty"`          // At most 15 characters.
-	BondXmitHashPolicy *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
-	BridgePorts        []string `json:"bridge_ports,omitempty"`          // Each at most 15 characters.
-	BridgeVLANAware    *bool    `json:"bridge_vlan_aware,omitempty"`
-	CIDR               *string  `json:"cidr,omitempty"`  // At most 18 characters.
-	CIDR6              *string  `json:"cidr6,omitempty"` // At most 43 characters.
-	Comments           *string  `json:"comments,omitempty"`
-	Comments6          *string  `json:"comments6,omitempty"`
-	Gateway            *string  `json:"gateway,omitempty"`  // At most 15 characters.
-	Gateway6           *string  `json:"gateway6,omitempty"` // At most 39 characters.
-	MTU                *int64   `json:"mtu,omitempty"`      // At least 0.
-	Method             *string  `json:"method,omitempty"`   // One of manual, static, dhcp, loopback.
-	Method6            *string  `json:"method6,omitempty"`  // One of manual, static, dhcp, loopback.
-	Slaves             []string `json:"slaves,omitempty"`   // Each at most 15 characters.
-	VLANID             *int64   `json:"vlan-id,omitempty"`
-	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"` // At most 15 characters.
 }
 
 // UpdateNodeNetworkParams are the parameters of [Client.UpdateNodeNetwork].

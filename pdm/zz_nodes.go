@@ -12,13 +12,20 @@ import (
 
 // ListNodes calls GET /nodes.
 //
-// The API description does not tell what the result holds. Needs root@pam.
+// Needs root@pam.
 //
 //api:operation GET /nodes
-func (c *Client) ListNodes(ctx context.Context) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
+	var out []NodeListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes", nil, &out)
 	return out, err
+}
+
+// NodeListItem is an element of the result of [Client.ListNodes].
+type NodeListItem struct {
+	Node string `json:"node"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetNodeIndexParams are the parameters of [Client.GetNodeIndex].
@@ -31,15 +38,141 @@ type GetNodeIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}
-func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]NodeIndex, error) {
-	var out []NodeIndex
+func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}", &p, &out)
 	return out, err
 }
 
-// NodeIndex is an element of the result of [Client.GetNodeIndex].
-type NodeIndex struct {
-	Subdir string `json:"subdir"`
+// GetNodeCertificateIndexParams are the parameters of [Client.GetNodeCertificateIndex].
+type GetNodeCertificateIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCertificateIndex calls GET /nodes/{node}/certificates.
+//
+// Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/certificates
+func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertificateIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates", &p, &out)
+	return out, err
+}
+
+// GetNodeCertificateACMEIndexParams are the parameters of [Client.GetNodeCertificateACMEIndex].
+type GetNodeCertificateACMEIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme.
+//
+// Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/certificates/acme
+func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/acme", &p, &out)
+	return out, err
+}
+
+// OrderNodeACMECertificateParams are the parameters of [Client.OrderNodeACMECertificate].
+type OrderNodeACMECertificateParams struct {
+	Node  string `json:"node"`
+	Force *bool  `json:"force,omitempty"` // Default false.
+}
+
+// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate.
+//
+// The result names the task that does the work. Needs System.Modify on /system/certificates.
+//
+//api:operation POST /nodes/{node}/certificates/acme/certificate
+func (c *Client) OrderNodeACMECertificate(ctx context.Context, p OrderNodeACMECertificateParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/certificates/acme/certificate", &p, &out)
+	return out, err
+}
+
+// RenewNodeACMECertificateParams are the parameters of [Client.RenewNodeACMECertificate].
+type RenewNodeACMECertificateParams struct {
+	Node  string `json:"node"`
+	Force *bool  `json:"force,omitempty"` // Default false.
+}
+
+// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate.
+//
+// The result names the task that does the work. Needs System.Modify on /system/certificates.
+//
+//api:operation PUT /nodes/{node}/certificates/acme/certificate
+func (c *Client) RenewNodeACMECertificate(ctx context.Context, p RenewNodeACMECertificateParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/certificates/acme/certificate", &p, &out)
+	return out, err
+}
+
+// UploadNodeCustomCertificateParams are the parameters of [Client.UploadNodeCustomCertificate].
+type UploadNodeCustomCertificateParams struct {
+	Node         string  `json:"node"`
+	Certificates string  `json:"certificates"`
+	Force        *bool   `json:"force,omitempty"` // Default false.
+	Key          *string `json:"key,omitempty"`
+	Restart      *bool   `json:"restart,omitempty"` // Default false.
+}
+
+// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom.
+//
+// Needs System.Modify on /system/certificates.
+//
+//api:operation POST /nodes/{node}/certificates/custom
+func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCustomCertificateParams) ([]NodeCertificate, error) {
+	var out []NodeCertificate
+	err := c.rest.Call(ctx, http.MethodPost, "/nodes/{node}/certificates/custom", &p, &out)
+	return out, err
+}
+
+// NodeCertificate is an element of the result of [Client.UploadNodeCustomCertificate].
+type NodeCertificate struct {
+	Filename      string   `json:"filename"`
+	Issuer        string   `json:"issuer"`
+	PublicKeyType string   `json:"public-key-type"`
+	SAN           []string `json:"san"`
+	Subject       string   `json:"subject"`
+	Fingerprint   *string  `json:"fingerprint,omitempty"`
+	NotAfter      *int64   `json:"notafter,omitempty"`
+	NotBefore     *int64   `json:"notbefore,omitempty"`
+	PEM           *string  `json:"pem,omitempty"`
+	PublicKeyBits *int64   `json:"public-key-bits,omitempty"` // 0 to 4294967295.
+}
+
+// DeleteNodeCustomCertificateParams are the parameters of [Client.DeleteNodeCustomCertificate].
+type DeleteNodeCustomCertificateParams struct {
+	Node    string `json:"node"`
+	Restart *bool  `json:"restart,omitempty"` // Default false.
+}
+
+// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom.
+//
+// Needs System.Modify on /system/certificates.
+//
+//api:operation DELETE /nodes/{node}/certificates/custom
+func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCustomCertificateParams) error {
+	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/certificates/custom", &p, nil)
+}
+
+// ListNodeCertificatesInfoParams are the parameters of [Client.ListNodeCertificatesInfo].
+type ListNodeCertificatesInfoParams struct {
+	Node string `json:"node"`
+}
+
+// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info.
+//
+// Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/certificates/info
+func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {
+	var out []NodeCertificate
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/info", &p, &out)
+	return out, err
 }
 
 // GetNodeConfigParams are the parameters of [Client.GetNodeConfig].
@@ -143,8 +276,8 @@ func (c *Client) UpdateNodeDNS(ctx context.Context, p UpdateNodeDNSParams) error
 	return c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/dns", &p, nil)
 }
 
-// GetNodeJournalParams are the parameters of [Client.GetNodeJournal].
-type GetNodeJournalParams struct {
+// ListNodeJournalParams are the parameters of [Client.ListNodeJournal].
+type ListNodeJournalParams struct {
 	Node        string  `json:"node"`
 	EndCursor   *string `json:"endcursor,omitempty"`
 	Identifiers *bool   `json:"identifiers,omitempty"` // Default false.
@@ -160,13 +293,15 @@ type GetNodeJournalParams struct {
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
-// GetNodeJournal calls GET /nodes/{node}/journal.
+// ListNodeJournal calls GET /nodes/{node}/journal.
 //
-// The caller closes the result. Needs System.Audit on /system/log.
+// Needs System.Audit on /system/log.
 //
 //api:operation GET /nodes/{node}/journal
-func (c *Client) GetNodeJournal(ctx context.Context, p GetNodeJournalParams) (*Download, error) {
-	return c.rest.Download(ctx, http.MethodGet, "/nodes/{node}/journal", &p)
+func (c *Client) ListNodeJournal(ctx context.Context, p ListNodeJournalParams) ([]string, error) {
+	var out []string
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/journal", &p, &out)
+	return out, err
 }
 
 // GetNodeReportParams are the parameters of [Client.GetNodeReport].
@@ -242,15 +377,10 @@ type GetNodeSDNIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn
-func (c *Client) GetNodeSDNIndex(ctx context.Context, p GetNodeSDNIndexParams) ([]NodeSDNIndex, error) {
-	var out []NodeSDNIndex
+func (c *Client) GetNodeSDNIndex(ctx context.Context, p GetNodeSDNIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn", &p, &out)
 	return out, err
-}
-
-// NodeSDNIndex is an element of the result of [Client.GetNodeSDNIndex].
-type NodeSDNIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNVNetIndexParams are the parameters of [Client.GetNodeSDNVNetIndex].
@@ -264,15 +394,10 @@ type GetNodeSDNVNetIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}
-func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]NodeSDNVNetIndex, error) {
-	var out []NodeSDNVNetIndex
+func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/vnets/{vnet}", &p, &out)
 	return out, err
-}
-
-// NodeSDNVNetIndex is an element of the result of [Client.GetNodeSDNVNetIndex].
-type NodeSDNVNetIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNVNetMACVRFParams are the parameters of [Client.GetNodeSDNVNetMACVRF].
@@ -287,16 +412,16 @@ type GetNodeSDNVNetMACVRFParams struct {
 // Needs root@pam.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf
-func (c *Client) GetNodeSDNVNetMACVRF(ctx context.Context, p GetNodeSDNVNetMACVRFParams) (*NodeSDNVNetMACVRF, error) {
-	out := new(NodeSDNVNetMACVRF)
+func (c *Client) GetNodeSDNVNetMACVRF(ctx context.Context, p GetNodeSDNVNetMACVRFParams) (*SDNVNetMACVRFEntry, error) {
+	out := new(SDNVNetMACVRFEntry)
 	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/vnets/{vnet}/mac-vrf", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// NodeSDNVNetMACVRF is the result of [Client.GetNodeSDNVNetMACVRF].
-type NodeSDNVNetMACVRF struct {
+// SDNVNetMACVRFEntry is the result of [Client.GetNodeSDNVNetMACVRF].
+type SDNVNetMACVRFEntry struct {
 	IP      string `json:"ip"`
 	MAC     string `json:"mac"`
 	NextHop string `json:"nexthop"`
@@ -313,15 +438,10 @@ type GetNodeSDNZoneIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}
-func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]NodeSDNZoneIndex, error) {
-	var out []NodeSDNZoneIndex
+func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/zones/{zone}", &p, &out)
 	return out, err
-}
-
-// NodeSDNZoneIndex is an element of the result of [Client.GetNodeSDNZoneIndex].
-type NodeSDNZoneIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetNodeSDNZoneIPVRFParams are the parameters of [Client.GetNodeSDNZoneIPVRF].
@@ -336,16 +456,16 @@ type GetNodeSDNZoneIPVRFParams struct {
 // Needs root@pam.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}/ip-vrf
-func (c *Client) GetNodeSDNZoneIPVRF(ctx context.Context, p GetNodeSDNZoneIPVRFParams) (*NodeSDNZoneIPVRF, error) {
-	out := new(NodeSDNZoneIPVRF)
+func (c *Client) GetNodeSDNZoneIPVRF(ctx context.Context, p GetNodeSDNZoneIPVRFParams) (*SDNZoneIPVRFEntry, error) {
+	out := new(SDNZoneIPVRFEntry)
 	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/zones/{zone}/ip-vrf", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// NodeSDNZoneIPVRF is the result of [Client.GetNodeSDNZoneIPVRF].
-type NodeSDNZoneIPVRF struct {
+// SDNZoneIPVRFEntry is the result of [Client.GetNodeSDNZoneIPVRF].
+type SDNZoneIPVRFEntry struct {
 	IP       string   `json:"ip"`
 	Metric   int64    `json:"metric"`
 	NextHops []string `json:"nexthops"`
@@ -370,20 +490,34 @@ func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*Nod
 	return out, nil
 }
 
+// MemoryCounters is part of the result of [Client.GetNodeStatus].
+type MemoryCounters struct {
+	Free  uint64 `json:"free"`  // At least 0. Bytes.
+	Total uint64 `json:"total"` // At least 0. Bytes.
+	Used  uint64 `json:"used"`  // At least 0. Bytes.
+}
+
+// NodeCPU is part of the result of [Client.GetNodeStatus].
+type NodeCPU struct {
+	CPUs    int64  `json:"cpus"` // At least 0.
+	Model   string `json:"model"`
+	Sockets int64  `json:"sockets"` // At least 0.
+}
+
 // NodeStatus is the result of [Client.GetNodeStatus].
 type NodeStatus struct {
-	BootInfo      NodeStatusBootInfo      `json:"boot-info"`
-	CPU           float64                 `json:"cpu"`
-	CPUInfo       NodeStatusCPUInfo       `json:"cpuinfo"`
-	CurrentKernel NodeStatusCurrentKernel `json:"current-kernel"`
-	Info          NodeStatusInfo          `json:"info"`
-	KVersion      string                  `json:"kversion"`
-	LoadAvg       []float64               `json:"loadavg"`
-	Memory        NodeStatusMemory        `json:"memory"`
-	Root          NodeStatusRoot          `json:"root"`
-	Swap          NodeStatusSwap          `json:"swap"`
-	Uptime        int64                   `json:"uptime"` // At least 0.
-	Wait          float64                 `json:"wait"`
+	BootInfo      NodeStatusBootInfo `json:"boot-info"`
+	CPU           float64            `json:"cpu"`
+	CPUInfo       NodeCPU            `json:"cpuinfo"`
+	CurrentKernel KernelVersion      `json:"current-kernel"`
+	Info          NodeStatusInfo     `json:"info"`
+	KVersion      string             `json:"kversion"`
+	LoadAvg       []float64          `json:"loadavg"`
+	Memory        MemoryCounters     `json:"memory"`
+	Root          StorageCounters    `json:"root"`
+	Swap          MemoryCounters     `json:"swap"`
+	Uptime        int64              `json:"uptime"` // At least 0.
+	Wait          float64            `json:"wait"`
 }
 
 // NodeStatusBootInfo is part of the result of [Client.GetNodeStatus].
@@ -392,45 +526,16 @@ type NodeStatusBootInfo struct {
 	SecureBoot bool   `json:"secureboot"`
 }
 
-// NodeStatusCPUInfo is part of the result of [Client.GetNodeStatus].
-type NodeStatusCPUInfo struct {
-	CPUs    int64  `json:"cpus"` // At least 0.
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"` // At least 0.
-}
-
-// NodeStatusCurrentKernel is part of the result of [Client.GetNodeStatus].
-type NodeStatusCurrentKernel struct {
-	Machine string `json:"machine"`
-	Release string `json:"release"`
-	SysName string `json:"sysname"`
-	Version string `json:"version"`
-}
-
 // NodeStatusInfo is part of the result of [Client.GetNodeStatus].
 type NodeStatusInfo struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// NodeStatusMemory is part of the result of [Client.GetNodeStatus].
-type NodeStatusMemory struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
-// NodeStatusRoot is part of the result of [Client.GetNodeStatus].
-type NodeStatusRoot struct {
-	Avail int64 `json:"avail"` // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
-// NodeStatusSwap is part of the result of [Client.GetNodeStatus].
-type NodeStatusSwap struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
+// StorageCounters is part of the result of [Client.GetNodeStatus].
+type StorageCounters struct {
+	Avail uint64 `json:"avail"` // At least 0. Bytes.
+	Total uint64 `json:"total"` // At least 0. Bytes.
+	Used  uint64 `json:"used"`  // At least 0. Bytes.
 }
 
 // RebootOrShutdownNodeParams are the parameters of [Client.RebootOrShutdownNode].
@@ -571,15 +676,10 @@ type GetTaskIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}
-func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]TaskIndex, error) {
-	var out []TaskIndex
+func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}", &p, &out)
 	return out, err
-}
-
-// TaskIndex is an element of the result of [Client.GetTaskIndex].
-type TaskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // StopTaskParams are the parameters of [Client.StopTask].
@@ -597,8 +697,8 @@ func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/tasks/{upid}", &p, nil)
 }
 
-// GetTaskLogParams are the parameters of [Client.GetTaskLog].
-type GetTaskLogParams struct {
+// ListTaskLogParams are the parameters of [Client.ListTaskLog].
+type ListTaskLogParams struct {
 	Node       string `json:"node"`
 	UPID       UPID   `json:"upid"`               // At least 36 characters.
 	Download   *bool  `json:"download,omitempty"` // Default false.
@@ -607,14 +707,23 @@ type GetTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// GetTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
 //
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
-func (c *Client) GetTaskLog(ctx context.Context, p GetTaskLogParams) (*Download, error) {
-	return c.rest.Download(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p)
+func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {
+	var out []TaskLogListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p, &out)
+	return out, err
+}
+
+// TaskLogListItem is an element of the result of [Client.ListTaskLog].
+type TaskLogListItem struct {
+	N int64  `json:"n"`
+	T string `json:"t"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetTaskStatusParams are the parameters of [Client.GetTaskStatus].

@@ -17,15 +17,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /pbs
-func (c *Client) GetPBSIndex(ctx context.Context) ([]PBSIndex, error) {
-	var out []PBSIndex
+func (c *Client) GetPBSIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs", nil, &out)
 	return out, err
-}
-
-// PBSIndex is an element of the result of [Client.GetPBSIndex].
-type PBSIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ProbePBSTLSParams are the parameters of [Client.ProbePBSTLS].
@@ -36,11 +31,13 @@ type ProbePBSTLSParams struct {
 
 // ProbePBSTLS calls POST /pbs/probe-tls.
 //
-// Needs System.Modify on /.
+// The API description does not tell what the result holds. Needs System.Modify on /.
 //
 //api:operation POST /pbs/probe-tls
-func (c *Client) ProbePBSTLS(ctx context.Context, p ProbePBSTLSParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/pbs/probe-tls", &p, nil)
+func (c *Client) ProbePBSTLS(ctx context.Context, p ProbePBSTLSParams) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.rest.Call(ctx, http.MethodPost, "/pbs/probe-tls", &p, &out)
+	return out, err
 }
 
 // ListPBSRealmsParams are the parameters of [Client.ListPBSRealms].
@@ -54,18 +51,10 @@ type ListPBSRealmsParams struct {
 // Needs System.Modify on /.
 //
 //api:operation GET /pbs/realms
-func (c *Client) ListPBSRealms(ctx context.Context, p ListPBSRealmsParams) ([]PBSRealmListItem, error) {
-	var out []PBSRealmListItem
+func (c *Client) ListPBSRealms(ctx context.Context, p ListPBSRealmsParams) ([]Realm, error) {
+	var out []Realm
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/realms", &p, &out)
 	return out, err
-}
-
-// PBSRealmListItem is an element of the result of [Client.ListPBSRealms].
-type PBSRealmListItem struct {
-	Realm   string  `json:"realm"`             // 2 to 32 characters.
-	Type    string  `json:"type"`              // One of pam, pbs, openid, ldap, ad.
-	Comment *string `json:"comment,omitempty"` // At most 128 characters.
-	Default *bool   `json:"default,omitempty"` // Default false.
 }
 
 // ListPBSRemotes calls GET /pbs/remotes.
@@ -94,15 +83,10 @@ type GetPBSRemoteIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}
-func (c *Client) GetPBSRemoteIndex(ctx context.Context, p GetPBSRemoteIndexParams) ([]PBSRemoteIndex, error) {
-	var out []PBSRemoteIndex
+func (c *Client) GetPBSRemoteIndex(ctx context.Context, p GetPBSRemoteIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}", &p, &out)
 	return out, err
-}
-
-// PBSRemoteIndex is an element of the result of [Client.GetPBSRemoteIndex].
-type PBSRemoteIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListPBSDatastoresParams are the parameters of [Client.ListPBSDatastores].
@@ -296,15 +280,10 @@ type GetPBSDatastoreIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}
-func (c *Client) GetPBSDatastoreIndex(ctx context.Context, p GetPBSDatastoreIndexParams) ([]PBSDatastoreIndex, error) {
-	var out []PBSDatastoreIndex
+func (c *Client) GetPBSDatastoreIndex(ctx context.Context, p GetPBSDatastoreIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/datastore/{datastore}", &p, &out)
 	return out, err
-}
-
-// PBSDatastoreIndex is an element of the result of [Client.GetPBSDatastoreIndex].
-type PBSDatastoreIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListPBSDatastoreNamespacesParams are the parameters of [Client.ListPBSDatastoreNamespaces].
@@ -389,7 +368,7 @@ type PBSDatastoreSnapshotListItem struct {
 	Comment      *string                                   `json:"comment,omitempty"` // At most 128 characters.
 	Fingerprint  *string                                   `json:"fingerprint,omitempty"`
 	Owner        *string                                   `json:"owner,omitempty"` // 3 to 64 characters.
-	Size         *int64                                    `json:"size,omitempty"`  // At least 0.
+	Size         *uint64                                   `json:"size,omitempty"`  // At least 0. Bytes.
 	Verification *PBSDatastoreSnapshotListItemVerification `json:"verification,omitempty"`
 }
 
@@ -411,15 +390,10 @@ type GetPBSNodeIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}
-func (c *Client) GetPBSNodeIndex(ctx context.Context, p GetPBSNodeIndexParams) ([]PBSNodeIndex, error) {
-	var out []PBSNodeIndex
+func (c *Client) GetPBSNodeIndex(ctx context.Context, p GetPBSNodeIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}", &p, &out)
 	return out, err
-}
-
-// PBSNodeIndex is an element of the result of [Client.GetPBSNodeIndex].
-type PBSNodeIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPBSNodeAPTIndexParams are the parameters of [Client.GetPBSNodeAPTIndex].
@@ -433,15 +407,10 @@ type GetPBSNodeAPTIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt
-func (c *Client) GetPBSNodeAPTIndex(ctx context.Context, p GetPBSNodeAPTIndexParams) ([]PBSNodeAPTIndex, error) {
-	var out []PBSNodeAPTIndex
+func (c *Client) GetPBSNodeAPTIndex(ctx context.Context, p GetPBSNodeAPTIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}/apt", &p, &out)
 	return out, err
-}
-
-// PBSNodeAPTIndex is an element of the result of [Client.GetPBSNodeAPTIndex].
-type PBSNodeAPTIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPBSNodeAPTChangelogParams are the parameters of [Client.GetPBSNodeAPTChangelog].
@@ -471,14 +440,15 @@ type GetPBSNodeAPTRepositoriesParams struct {
 
 // GetPBSNodeAPTRepositories calls GET /pbs/remotes/{remote}/nodes/{node}/apt/repositories.
 //
-// The API description does not tell what the result holds. Needs Resource.Audit on
-// /resource/{remote}/node/{node}/system.
+// Needs Resource.Audit on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt/repositories
-func (c *Client) GetPBSNodeAPTRepositories(ctx context.Context, p GetPBSNodeAPTRepositoriesParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}/apt/repositories", &p, &out)
-	return out, err
+func (c *Client) GetPBSNodeAPTRepositories(ctx context.Context, p GetPBSNodeAPTRepositoriesParams) (*APTRepositories, error) {
+	out := new(APTRepositories)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}/apt/repositories", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // ListPBSNodeAPTUpdatesParams are the parameters of [Client.ListPBSNodeAPTUpdates].
@@ -492,24 +462,10 @@ type ListPBSNodeAPTUpdatesParams struct {
 // Needs Resource.Modify on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt/update
-func (c *Client) ListPBSNodeAPTUpdates(ctx context.Context, p ListPBSNodeAPTUpdatesParams) ([]PBSNodeAPTUpdateListItem, error) {
-	var out []PBSNodeAPTUpdateListItem
+func (c *Client) ListPBSNodeAPTUpdates(ctx context.Context, p ListPBSNodeAPTUpdatesParams) ([]APTPackage, error) {
+	var out []APTPackage
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
 	return out, err
-}
-
-// PBSNodeAPTUpdateListItem is an element of the result of [Client.ListPBSNodeAPTUpdates].
-type PBSNodeAPTUpdateListItem struct {
-	Arch        string  `json:"Arch"`
-	Description string  `json:"Description"`
-	Origin      string  `json:"Origin"`
-	Package     string  `json:"Package"`
-	Priority    string  `json:"Priority"`
-	Section     string  `json:"Section"`
-	Title       string  `json:"Title"`
-	Version     string  `json:"Version"`
-	ExtraInfo   *string `json:"ExtraInfo,omitempty"`
-	OldVersion  *string `json:"OldVersion,omitempty"`
 }
 
 // CreatePBSNodeAPTUpdateParams are the parameters of [Client.CreatePBSNodeAPTUpdate].
@@ -520,11 +476,12 @@ type CreatePBSNodeAPTUpdateParams struct {
 
 // CreatePBSNodeAPTUpdate calls POST /pbs/remotes/{remote}/nodes/{node}/apt/update.
 //
-// Needs Resource.Modify on /resource/{remote}/node/{node}/system.
+// The result names the task that does the work. Needs Resource.Modify on
+// /resource/{remote}/node/{node}/system.
 //
 //api:operation POST /pbs/remotes/{remote}/nodes/{node}/apt/update
-func (c *Client) CreatePBSNodeAPTUpdate(ctx context.Context, p CreatePBSNodeAPTUpdateParams) (string, error) {
-	var out string
+func (c *Client) CreatePBSNodeAPTUpdate(ctx context.Context, p CreatePBSNodeAPTUpdateParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pbs/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
 	return out, err
 }
@@ -540,26 +497,12 @@ type GetPBSNodeSubscriptionParams struct {
 // Needs Resource.Audit on /resource/{remote}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/subscription
-func (c *Client) GetPBSNodeSubscription(ctx context.Context, p GetPBSNodeSubscriptionParams) (*PBSNodeSubscription, error) {
-	out := new(PBSNodeSubscription)
+func (c *Client) GetPBSNodeSubscription(ctx context.Context, p GetPBSNodeSubscriptionParams) (*NodeSubscription, error) {
+	out := new(NodeSubscription)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/nodes/{node}/subscription", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PBSNodeSubscription is the result of [Client.GetPBSNodeSubscription].
-type PBSNodeSubscription struct {
-	Status      string  `json:"status"` // One of new, notfound, active, invalid, expired, suspended. Default notfound.
-	Checktime   *int64  `json:"checktime,omitempty"`
-	Key         *string `json:"key,omitempty"`
-	Message     *string `json:"message,omitempty"`
-	NextDueDate *string `json:"nextduedate,omitempty"`
-	ProductName *string `json:"productname,omitempty"`
-	RegDate     *string `json:"regdate,omitempty"`
-	ServerID    *string `json:"serverid,omitempty"`
-	Signature   *string `json:"signature,omitempty"`
-	URL         *string `json:"url,omitempty"`
 }
 
 // CreatePBSNodeTermProxyParams are the parameters of [Client.CreatePBSNodeTermProxy].
@@ -573,16 +516,16 @@ type CreatePBSNodeTermProxyParams struct {
 // Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
 //
 //api:operation POST /pbs/remotes/{remote}/nodes/{node}/termproxy
-func (c *Client) CreatePBSNodeTermProxy(ctx context.Context, p CreatePBSNodeTermProxyParams) (*CreatePBSNodeTermProxyResult, error) {
-	out := new(CreatePBSNodeTermProxyResult)
+func (c *Client) CreatePBSNodeTermProxy(ctx context.Context, p CreatePBSNodeTermProxyParams) (*TermProxy, error) {
+	out := new(TermProxy)
 	if err := c.rest.Call(ctx, http.MethodPost, "/pbs/remotes/{remote}/nodes/{node}/termproxy", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// CreatePBSNodeTermProxyResult is the result of [Client.CreatePBSNodeTermProxy].
-type CreatePBSNodeTermProxyResult struct {
+// TermProxy is the result of [Client.CreatePBSNodeTermProxy].
+type TermProxy struct {
 	Port   int64  `json:"port"`
 	Ticket string `json:"ticket"`
 	User   string `json:"user"`
@@ -655,75 +598,12 @@ type GetPBSRemoteStatusParams struct {
 // Needs Resource.Audit on /resource/{remote}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/status
-func (c *Client) GetPBSRemoteStatus(ctx context.Context, p GetPBSRemoteStatusParams) (*PBSRemoteStatus, error) {
-	out := new(PBSRemoteStatus)
+func (c *Client) GetPBSRemoteStatus(ctx context.Context, p GetPBSRemoteStatusParams) (*NodeStatus, error) {
+	out := new(NodeStatus)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/status", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PBSRemoteStatus is the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatus struct {
-	BootInfo      PBSRemoteStatusBootInfo      `json:"boot-info"`
-	CPU           float64                      `json:"cpu"`
-	CPUInfo       PBSRemoteStatusCPUInfo       `json:"cpuinfo"`
-	CurrentKernel PBSRemoteStatusCurrentKernel `json:"current-kernel"`
-	Info          PBSRemoteStatusInfo          `json:"info"`
-	KVersion      string                       `json:"kversion"`
-	LoadAvg       []float64                    `json:"loadavg"`
-	Memory        PBSRemoteStatusMemory        `json:"memory"`
-	Root          PBSRemoteStatusRoot          `json:"root"`
-	Swap          PBSRemoteStatusSwap          `json:"swap"`
-	Uptime        int64                        `json:"uptime"` // At least 0.
-	Wait          float64                      `json:"wait"`
-}
-
-// PBSRemoteStatusBootInfo is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusBootInfo struct {
-	Mode       string `json:"mode"` // One of efi, legacy-bios.
-	SecureBoot bool   `json:"secureboot"`
-}
-
-// PBSRemoteStatusCPUInfo is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusCPUInfo struct {
-	CPUs    int64  `json:"cpus"` // At least 0.
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"` // At least 0.
-}
-
-// PBSRemoteStatusCurrentKernel is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusCurrentKernel struct {
-	Machine string `json:"machine"`
-	Release string `json:"release"`
-	SysName string `json:"sysname"`
-	Version string `json:"version"`
-}
-
-// PBSRemoteStatusInfo is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusInfo struct {
-	Fingerprint string `json:"fingerprint"`
-}
-
-// PBSRemoteStatusMemory is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusMemory struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
-// PBSRemoteStatusRoot is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusRoot struct {
-	Avail int64 `json:"avail"` // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
-}
-
-// PBSRemoteStatusSwap is part of the result of [Client.GetPBSRemoteStatus].
-type PBSRemoteStatusSwap struct {
-	Free  int64 `json:"free"`  // At least 0.
-	Total int64 `json:"total"` // At least 0.
-	Used  int64 `json:"used"`  // At least 0.
 }
 
 // ListPBSTasksParams are the parameters of [Client.ListPBSTasks].
@@ -736,24 +616,10 @@ type ListPBSTasksParams struct {
 // Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks
-func (c *Client) ListPBSTasks(ctx context.Context, p ListPBSTasksParams) ([]PBSTaskListItem, error) {
-	var out []PBSTaskListItem
+func (c *Client) ListPBSTasks(ctx context.Context, p ListPBSTasksParams) ([]TaskListItem, error) {
+	var out []TaskListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/tasks", &p, &out)
 	return out, err
-}
-
-// PBSTaskListItem is an element of the result of [Client.ListPBSTasks].
-type PBSTaskListItem struct {
-	Node       string  `json:"node"`
-	PID        int64   `json:"pid"`
-	PStart     int64   `json:"pstart"` // At least 0.
-	StartTime  int64   `json:"starttime"`
-	UPID       UPID    `json:"upid"` // At least 36 characters.
-	User       string  `json:"user"`
-	WorkerType string  `json:"worker_type"`
-	EndTime    *int64  `json:"endtime,omitempty"`
-	Status     *string `json:"status,omitempty"`
-	WorkerID   *string `json:"worker_id,omitempty"`
 }
 
 // GetPBSTaskIndexParams are the parameters of [Client.GetPBSTaskIndex].
@@ -767,15 +633,10 @@ type GetPBSTaskIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks/{upid}
-func (c *Client) GetPBSTaskIndex(ctx context.Context, p GetPBSTaskIndexParams) ([]PBSTaskIndex, error) {
-	var out []PBSTaskIndex
+func (c *Client) GetPBSTaskIndex(ctx context.Context, p GetPBSTaskIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pbs/remotes/{remote}/tasks/{upid}", &p, &out)
 	return out, err
-}
-
-// PBSTaskIndex is an element of the result of [Client.GetPBSTaskIndex].
-type PBSTaskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // StopPBSTaskParams are the parameters of [Client.StopPBSTask].
@@ -866,16 +727,16 @@ type ScanPBSParams struct {
 // Needs System.Modify on /.
 //
 //api:operation POST /pbs/scan
-func (c *Client) ScanPBS(ctx context.Context, p ScanPBSParams) (*ScanPBSResult, error) {
-	out := new(ScanPBSResult)
+func (c *Client) ScanPBS(ctx context.Context, p ScanPBSParams) (*RemoteConfig, error) {
+	out := new(RemoteConfig)
 	if err := c.rest.Call(ctx, http.MethodPost, "/pbs/scan", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// ScanPBSResult is the result of [Client.ScanPBS].
-type ScanPBSResult struct {
+// RemoteConfig is the result of [Client.ScanPBS].
+type RemoteConfig struct {
 	AuthID string   `json:"authid"` // 3 to 64 characters.
 	ID     string   `json:"id"`     // 2 to 32 characters.
 	Nodes  []string `json:"nodes"`

@@ -5,6 +5,7 @@ package pdm
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 )
 
@@ -13,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /pve
-func (c *Client) GetPVEIndex(ctx context.Context) ([]PVEIndex, error) {
-	var out []PVEIndex
+func (c *Client) GetPVEIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve", nil, &out)
 	return out, err
-}
-
-// PVEIndex is an element of the result of [Client.GetPVEIndex].
-type PVEIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVEFirewallIndex calls GET /pve/firewall.
@@ -29,15 +25,10 @@ type PVEIndex struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/firewall
-func (c *Client) GetPVEFirewallIndex(ctx context.Context) ([]PVEFirewallIndex, error) {
-	var out []PVEFirewallIndex
+func (c *Client) GetPVEFirewallIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/firewall", nil, &out)
 	return out, err
-}
-
-// PVEFirewallIndex is an element of the result of [Client.GetPVEFirewallIndex].
-type PVEFirewallIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListPVEFirewallStatus calls GET /pve/firewall/status.
@@ -45,53 +36,39 @@ type PVEFirewallIndex struct {
 // Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/firewall/status
-func (c *Client) ListPVEFirewallStatus(ctx context.Context) ([]PVEFirewallStatusListItem, error) {
-	var out []PVEFirewallStatusListItem
+func (c *Client) ListPVEFirewallStatus(ctx context.Context) ([]PVERemoteFirewallStatus, error) {
+	var out []PVERemoteFirewallStatus
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/firewall/status", nil, &out)
 	return out, err
 }
 
-// PVEFirewallStatusListItem is an element of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItem struct {
-	Nodes  []PVEFirewallStatusListItemNode  `json:"nodes"`
-	Remote string                           `json:"remote"` // 2 to 32 characters.
-	Status *PVEFirewallStatusListItemStatus `json:"status,omitempty"`
-}
-
-// PVEFirewallStatusListItemNode is part of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItemNode struct {
-	Guests []PVEFirewallStatusListItemNodeGuest `json:"guests"`
-	Node   string                               `json:"node"`
-	Status *PVEFirewallStatusListItemNodeStatus `json:"status,omitempty"`
-}
-
-// PVEFirewallStatusListItemNodeGuest is part of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItemNodeGuest struct {
-	Kind   string                                    `json:"kind"` // One of lxc, qemu.
-	Name   string                                    `json:"name"`
-	VMID   int64                                     `json:"vmid"` // At least 1.
-	Status *PVEFirewallStatusListItemNodeGuestStatus `json:"status,omitempty"`
-}
-
-// PVEFirewallStatusListItemNodeGuestStatus is part of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItemNodeGuestStatus struct {
+// PVEFirewallCounts is part of the result of [Client.ListPVEFirewallStatus].
+type PVEFirewallCounts struct {
 	Active  int64 `json:"active"` // At least 0.
 	All     int64 `json:"all"`    // At least 0.
 	Enabled bool  `json:"enabled"`
 }
 
-// PVEFirewallStatusListItemNodeStatus is part of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItemNodeStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
+// PVEGuestFirewallStatus is part of the result of [Client.ListPVEFirewallStatus].
+type PVEGuestFirewallStatus struct {
+	Kind   string             `json:"kind"` // One of lxc, qemu.
+	Name   string             `json:"name"`
+	VMID   int64              `json:"vmid"` // At least 1.
+	Status *PVEFirewallCounts `json:"status,omitempty"`
 }
 
-// PVEFirewallStatusListItemStatus is part of the result of [Client.ListPVEFirewallStatus].
-type PVEFirewallStatusListItemStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
+// PVENodeFirewallStatus is part of the result of [Client.ListPVEFirewallStatus].
+type PVENodeFirewallStatus struct {
+	Guests []PVEGuestFirewallStatus `json:"guests"`
+	Node   string                   `json:"node"`
+	Status *PVEFirewallCounts       `json:"status,omitempty"`
+}
+
+// PVERemoteFirewallStatus is an element of the result of [Client.ListPVEFirewallStatus].
+type PVERemoteFirewallStatus struct {
+	Nodes  []PVENodeFirewallStatus `json:"nodes"`
+	Remote string                  `json:"remote"` // 2 to 32 characters.
+	Status *PVEFirewallCounts      `json:"status,omitempty"`
 }
 
 // ProbePVETLSParams are the parameters of [Client.ProbePVETLS].
@@ -102,11 +79,13 @@ type ProbePVETLSParams struct {
 
 // ProbePVETLS calls POST /pve/probe-tls.
 //
-// Needs System.Modify on /.
+// The API description does not tell what the result holds. Needs System.Modify on /.
 //
 //api:operation POST /pve/probe-tls
-func (c *Client) ProbePVETLS(ctx context.Context, p ProbePVETLSParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/pve/probe-tls", &p, nil)
+func (c *Client) ProbePVETLS(ctx context.Context, p ProbePVETLSParams) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/probe-tls", &p, &out)
+	return out, err
 }
 
 // ListPVERealmsParams are the parameters of [Client.ListPVERealms].
@@ -147,20 +126,10 @@ type ScanPVEParams struct {
 // Needs System.Modify on /.
 //
 //api:operation POST /pve/scan
-func (c *Client) ScanPVE(ctx context.Context, p ScanPVEParams) (*ScanPVEResult, error) {
-	out := new(ScanPVEResult)
+func (c *Client) ScanPVE(ctx context.Context, p ScanPVEParams) (*RemoteConfig, error) {
+	out := new(RemoteConfig)
 	if err := c.rest.Call(ctx, http.MethodPost, "/pve/scan", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// ScanPVEResult is the result of [Client.ScanPVE].
-type ScanPVEResult struct {
-	AuthID string   `json:"authid"` // 3 to 64 characters.
-	ID     string   `json:"id"`     // 2 to 32 characters.
-	Nodes  []string `json:"nodes"`
-	Token  string   `json:"token"`
-	Type   string   `json:"type"` // One of pve, pbs. Default pve.
-	WebURL *string  `json:"web-url,omitempty"`
 }

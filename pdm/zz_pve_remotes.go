@@ -35,15 +35,10 @@ type GetPVERemoteIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}
-func (c *Client) GetPVERemoteIndex(ctx context.Context, p GetPVERemoteIndexParams) ([]PVERemoteIndex, error) {
-	var out []PVERemoteIndex
+func (c *Client) GetPVERemoteIndex(ctx context.Context, p GetPVERemoteIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}", &p, &out)
 	return out, err
-}
-
-// PVERemoteIndex is an element of the result of [Client.GetPVERemoteIndex].
-type PVERemoteIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVERemoteClusterNextIDParams are the parameters of [Client.GetPVERemoteClusterNextID].
@@ -54,11 +49,11 @@ type GetPVERemoteClusterNextIDParams struct {
 
 // GetPVERemoteClusterNextID calls GET /pve/remotes/{remote}/cluster-nextid.
 //
-// The API description does not tell what the result holds. Needs Resource.Audit on /resource/{remote}.
+// Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/cluster-nextid
-func (c *Client) GetPVERemoteClusterNextID(ctx context.Context, p GetPVERemoteClusterNextIDParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) GetPVERemoteClusterNextID(ctx context.Context, p GetPVERemoteClusterNextIDParams) (int64, error) {
+	var out int64
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/cluster-nextid", &p, &out)
 	return out, err
 }
@@ -133,14 +128,14 @@ type PVERemoteResourceListItem struct {
 	Type        string   `json:"type"` // One of storage, qemu, lxc, node, network.
 	CGroupMode  *int64   `json:"cgroup-mode,omitempty"`
 	CPU         *float64 `json:"cpu,omitempty"`
-	Disk        *int64   `json:"disk,omitempty"` // At least 0.
+	Disk        *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
 	ID          *string  `json:"id,omitempty"`
 	Legacy      *bool    `json:"legacy,omitempty"`
 	Level       *string  `json:"level,omitempty"`
 	MaxCPU      *float64 `json:"maxcpu,omitempty"`
-	MaxDisk     *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem      *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem         *int64   `json:"mem,omitempty"`     // At least 0.
+	MaxDisk     *uint64  `json:"maxdisk,omitempty"` // At least 0. Bytes.
+	MaxMem      *uint64  `json:"maxmem,omitempty"`  // At least 0. Bytes.
+	Mem         *uint64  `json:"mem,omitempty"`     // At least 0. Bytes.
 	Name        *string  `json:"name,omitempty"`
 	Network     *string  `json:"network,omitempty"`
 	NetworkType *string  `json:"network_type,omitempty"` // One of zone, fabric.
@@ -199,15 +194,10 @@ type GetPVETaskIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/tasks/{upid}
-func (c *Client) GetPVETaskIndex(ctx context.Context, p GetPVETaskIndexParams) ([]PVETaskIndex, error) {
-	var out []PVETaskIndex
+func (c *Client) GetPVETaskIndex(ctx context.Context, p GetPVETaskIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/tasks/{upid}", &p, &out)
 	return out, err
-}
-
-// PVETaskIndex is an element of the result of [Client.GetPVETaskIndex].
-type PVETaskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // StopPVETaskParams are the parameters of [Client.StopPVETask].

@@ -20,15 +20,10 @@ type GetPVERemoteFirewallIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/firewall
-func (c *Client) GetPVERemoteFirewallIndex(ctx context.Context, p GetPVERemoteFirewallIndexParams) ([]PVERemoteFirewallIndex, error) {
-	var out []PVERemoteFirewallIndex
+func (c *Client) GetPVERemoteFirewallIndex(ctx context.Context, p GetPVERemoteFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall", &p, &out)
 	return out, err
-}
-
-// PVERemoteFirewallIndex is an element of the result of [Client.GetPVERemoteFirewallIndex].
-type PVERemoteFirewallIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVERemoteFirewallOptionsParams are the parameters of [Client.GetPVERemoteFirewallOptions].
@@ -49,19 +44,9 @@ func (c *Client) GetPVERemoteFirewallOptions(ctx context.Context, p GetPVERemote
 	return out, nil
 }
 
-// PVERemoteFirewallOptions is the result of [Client.GetPVERemoteFirewallOptions].
-type PVERemoteFirewallOptions struct {
-	EBTables      *bool                                 `json:"ebtables,omitempty"` // Default true.
-	Enable        *int64                                `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRateLimit  *PVERemoteFirewallOptionsLogRateLimit `json:"log_ratelimit,omitempty"`
-	PolicyForward *string                               `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
-	PolicyIn      *string                               `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
-	PolicyOut     *string                               `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
-}
-
-// A PVERemoteFirewallOptionsLogRateLimit is a text of keys and values, such as the value of
-// log_ratelimit. It keeps the text it was read from.
-type PVERemoteFirewallOptionsLogRateLimit struct {
+// A PVEFirewallLogRateLimit is a text of keys and values, such as the value of log_ratelimit. It keeps
+// the text it was read from.
+type PVEFirewallLogRateLimit struct {
 	Enable bool    `json:"enable" px:"default"` // Default true.
 	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
 	Rate   *string `json:"rate,omitempty"`      // Default 1/second.
@@ -71,38 +56,46 @@ type PVERemoteFirewallOptionsLogRateLimit struct {
 	raw string
 }
 
-// ParsePVERemoteFirewallOptionsLogRateLimit reads the text of a PVERemoteFirewallOptionsLogRateLimit.
-func ParsePVERemoteFirewallOptionsLogRateLimit(text string) (PVERemoteFirewallOptionsLogRateLimit, error) {
-	var v PVERemoteFirewallOptionsLogRateLimit
+// ParsePVEFirewallLogRateLimit reads the text of a PVEFirewallLogRateLimit.
+func ParsePVEFirewallLogRateLimit(text string) (PVEFirewallLogRateLimit, error) {
+	var v PVEFirewallLogRateLimit
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v PVERemoteFirewallOptionsLogRateLimit) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEFirewallLogRateLimit) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVERemoteFirewallOptionsLogRateLimit) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
+func (v PVEFirewallLogRateLimit) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVERemoteFirewallOptionsLogRateLimit) UnmarshalText(text []byte) error {
-	*v = PVERemoteFirewallOptionsLogRateLimit{raw: string(text)}
+func (v *PVEFirewallLogRateLimit) UnmarshalText(text []byte) error {
+	*v = PVEFirewallLogRateLimit{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
+}
+
+// PVERemoteFirewallOptions is the result of [Client.GetPVERemoteFirewallOptions].
+type PVERemoteFirewallOptions struct {
+	EBTables      *bool                    `json:"ebtables,omitempty"` // Default true.
+	Enable        *int64                   `json:"enable,omitempty"`   // At least 0. Default 0.
+	LogRateLimit  *PVEFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	PolicyForward *string                  `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
+	PolicyIn      *string                  `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
+	PolicyOut     *string                  `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
 }
 
 // UpdatePVERemoteFirewallOptionsParams are the parameters of [Client.UpdatePVERemoteFirewallOptions].
 type UpdatePVERemoteFirewallOptionsParams struct {
-	Remote        string                                      `json:"remote"` // 2 to 32 characters.
-	Delete        []string                                    `json:"delete,omitempty"`
-	Digest        *string                                     `json:"digest,omitempty"`   // At most 64 characters.
-	EBTables      *bool                                       `json:"ebtables,omitempty"` // Default true.
-	Enable        *int64                                      `json:"enable,omitempty"`   // At least 0. Default 0.
-	LogRateLimit  *UpdatePVERemoteFirewallOptionsLogRateLimit `json:"log_ratelimit,omitempty"`
-	PolicyForward *string                                     `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
-	PolicyIn      *string                                     `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
-	PolicyOut     *string                                     `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
+	Remote        string                   `json:"remote"` // 2 to 32 characters.
+	Delete        []string                 `json:"delete,omitempty"`
+	Digest        *string                  `json:"digest,omitempty"`   // At most 64 characters.
+	EBTables      *bool                    `json:"ebtables,omitempty"` // Default true.
+	Enable        *int64                   `json:"enable,omitempty"`   // At least 0. Default 0.
+	LogRateLimit  *PVEFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	PolicyForward *string                  `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
+	PolicyIn      *string                  `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
+	PolicyOut     *string                  `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
 }
 
 // UpdatePVERemoteFirewallOptions calls PUT /pve/remotes/{remote}/firewall/options.
@@ -112,41 +105,6 @@ type UpdatePVERemoteFirewallOptionsParams struct {
 //api:operation PUT /pve/remotes/{remote}/firewall/options
 func (c *Client) UpdatePVERemoteFirewallOptions(ctx context.Context, p UpdatePVERemoteFirewallOptionsParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/firewall/options", &p, nil)
-}
-
-// A UpdatePVERemoteFirewallOptionsLogRateLimit is a text of keys and values, such as the value of
-// log_ratelimit. It keeps the text it was read from.
-type UpdatePVERemoteFirewallOptionsLogRateLimit struct {
-	Enable bool    `json:"enable" px:"default"` // Default true.
-	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
-	Rate   *string `json:"rate,omitempty"`      // Default 1/second.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdatePVERemoteFirewallOptionsLogRateLimit reads the text of a UpdatePVERemoteFirewallOptionsLogRateLimit.
-func ParseUpdatePVERemoteFirewallOptionsLogRateLimit(text string) (UpdatePVERemoteFirewallOptionsLogRateLimit, error) {
-	var v UpdatePVERemoteFirewallOptionsLogRateLimit
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdatePVERemoteFirewallOptionsLogRateLimit) String() string {
-	return wire.FormatProps(v, v.raw)
-}
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdatePVERemoteFirewallOptionsLogRateLimit) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdatePVERemoteFirewallOptionsLogRateLimit) UnmarshalText(text []byte) error {
-	*v = UpdatePVERemoteFirewallOptionsLogRateLimit{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // ListPVERemoteFirewallRulesParams are the parameters of [Client.ListPVERemoteFirewallRules].
@@ -159,14 +117,14 @@ type ListPVERemoteFirewallRulesParams struct {
 // Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/firewall/rules
-func (c *Client) ListPVERemoteFirewallRules(ctx context.Context, p ListPVERemoteFirewallRulesParams) ([]PVERemoteFirewallRuleListItem, error) {
-	var out []PVERemoteFirewallRuleListItem
+func (c *Client) ListPVERemoteFirewallRules(ctx context.Context, p ListPVERemoteFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall/rules", &p, &out)
 	return out, err
 }
 
-// PVERemoteFirewallRuleListItem is an element of the result of [Client.ListPVERemoteFirewallRules].
-type PVERemoteFirewallRuleListItem struct {
+// PVEFirewallRule is an element of the result of [Client.ListPVERemoteFirewallRules].
+type PVEFirewallRule struct {
 	Action    string  `json:"action"`
 	Pos       int64   `json:"pos"`
 	Type      string  `json:"type"`
@@ -200,47 +158,4 @@ func (c *Client) GetPVERemoteFirewallStatus(ctx context.Context, p GetPVERemoteF
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVERemoteFirewallStatus is the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatus struct {
-	Nodes  []PVERemoteFirewallStatusNode  `json:"nodes"`
-	Remote string                         `json:"remote"` // 2 to 32 characters.
-	Status *PVERemoteFirewallStatusStatus `json:"status,omitempty"`
-}
-
-// PVERemoteFirewallStatusNode is part of the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatusNode struct {
-	Guests []PVERemoteFirewallStatusNodeGuest `json:"guests"`
-	Node   string                             `json:"node"`
-	Status *PVERemoteFirewallStatusNodeStatus `json:"status,omitempty"`
-}
-
-// PVERemoteFirewallStatusNodeGuest is part of the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatusNodeGuest struct {
-	Kind   string                                  `json:"kind"` // One of lxc, qemu.
-	Name   string                                  `json:"name"`
-	VMID   int64                                   `json:"vmid"` // At least 1.
-	Status *PVERemoteFirewallStatusNodeGuestStatus `json:"status,omitempty"`
-}
-
-// PVERemoteFirewallStatusNodeGuestStatus is part of the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatusNodeGuestStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
-}
-
-// PVERemoteFirewallStatusNodeStatus is part of the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatusNodeStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
-}
-
-// PVERemoteFirewallStatusStatus is part of the result of [Client.GetPVERemoteFirewallStatus].
-type PVERemoteFirewallStatusStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
 }

@@ -35,23 +35,23 @@ type PVEContainerListItem struct {
 	VMID               int64    `json:"vmid"`   // 100 to 999999999.
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
-	Disk               *int64   `json:"disk,omitempty"` // At least 0.
-	DiskRead           *int64   `json:"diskread,omitempty"`
-	DiskWrite          *int64   `json:"diskwrite,omitempty"`
+	Disk               *uint64  `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
 	Lock               *string  `json:"lock,omitempty"`
-	MaxDisk            *int64   `json:"maxdisk,omitempty"`
-	MaxMem             *int64   `json:"maxmem,omitempty"`
-	MaxSwap            *int64   `json:"maxswap,omitempty"`
-	Mem                *int64   `json:"mem,omitempty"`
+	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
+	MaxSwap            *uint64  `json:"maxswap,omitempty"` // Bytes.
+	Mem                *uint64  `json:"mem,omitempty"`     // Bytes.
 	Name               *string  `json:"name,omitempty"`
-	NetIn              *int64   `json:"netin,omitempty"`
-	NetOut             *int64   `json:"netout,omitempty"`
+	NetIn              *uint64  `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64  `json:"netout,omitempty"` // Bytes.
 	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
 	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
 	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
 	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
 	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
-	Tags               *string  `json:"tags,omitempty"`
+	Tags               []string `json:"tags,omitempty" px:"list"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`
 }
@@ -67,15 +67,10 @@ type GetPVEContainerIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}
-func (c *Client) GetPVEContainerIndex(ctx context.Context, p GetPVEContainerIndexParams) ([]PVEContainerIndex, error) {
-	var out []PVEContainerIndex
+func (c *Client) GetPVEContainerIndex(ctx context.Context, p GetPVEContainerIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}", &p, &out)
 	return out, err
-}
-
-// PVEContainerIndex is an element of the result of [Client.GetPVEContainerIndex].
-type PVEContainerIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVEContainerConfigParams are the parameters of [Client.GetPVEContainerConfig].
@@ -128,10 +123,10 @@ type PVEContainerConfig struct {
 	Protection   *bool                            `json:"protection,omitempty"` // Default false.
 	RootFS       *PVEContainerConfigRootFS        `json:"rootfs,omitempty"`
 	SearchDomain *string                          `json:"searchdomain,omitempty"`
-	Startup      *PVEContainerConfigStartup       `json:"startup,omitempty"`
+	Startup      *PVEGuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                           `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                           `json:"tty,omitempty"`  // 0 to 6. Default 2.
-	Tags         *string                          `json:"tags,omitempty"`
+	Tags         []string                         `json:"tags,omitempty" px:"list"`
 	Template     *bool                            `json:"template,omitempty"` // Default false.
 	Timezone     *string                          `json:"timezone,omitempty"`
 	Unprivileged *bool                            `json:"unprivileged,omitempty"` // Default false.
@@ -325,37 +320,6 @@ func (v *PVEContainerConfigRootFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigStartup is a text of keys and values, such as the value of startup. It keeps the
-// text it was read from.
-type PVEContainerConfigStartup struct {
-	Down  *int64 `json:"down,omitempty"`
-	Order *int64 `json:"order,omitempty" px:"default"`
-	Up    *int64 `json:"up,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEContainerConfigStartup reads the text of a PVEContainerConfigStartup.
-func ParsePVEContainerConfigStartup(text string) (PVEContainerConfigStartup, error) {
-	var v PVEContainerConfigStartup
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEContainerConfigStartup) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEContainerConfigStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEContainerConfigStartup) UnmarshalText(text []byte) error {
-	*v = PVEContainerConfigStartup{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // A PVEContainerConfigUnused is a text of keys and values, such as the value of unused. It keeps the
 // text it was read from.
 type PVEContainerConfigUnused struct {
@@ -385,6 +349,37 @@ func (v *PVEContainerConfigUnused) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
+// A PVEGuestStartup is a text of keys and values, such as the value of startup. It keeps the text it
+// was read from.
+type PVEGuestStartup struct {
+	Down  *int64 `json:"down,omitempty"`
+	Order *int64 `json:"order,omitempty" px:"default"`
+	Up    *int64 `json:"up,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEGuestStartup reads the text of a PVEGuestStartup.
+func ParsePVEGuestStartup(text string) (PVEGuestStartup, error) {
+	var v PVEGuestStartup
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v PVEGuestStartup) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEGuestStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEGuestStartup) UnmarshalText(text []byte) error {
+	*v = PVEGuestStartup{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
 // GetPVEContainerFirewallIndexParams are the parameters of [Client.GetPVEContainerFirewallIndex].
 type GetPVEContainerFirewallIndexParams struct {
 	Remote string `json:"remote"`
@@ -396,15 +391,10 @@ type GetPVEContainerFirewallIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall
-func (c *Client) GetPVEContainerFirewallIndex(ctx context.Context, p GetPVEContainerFirewallIndexParams) ([]PVEContainerFirewallIndex, error) {
-	var out []PVEContainerFirewallIndex
+func (c *Client) GetPVEContainerFirewallIndex(ctx context.Context, p GetPVEContainerFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall", &p, &out)
 	return out, err
-}
-
-// PVEContainerFirewallIndex is an element of the result of [Client.GetPVEContainerFirewallIndex].
-type PVEContainerFirewallIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVEContainerFirewallOptionsParams are the parameters of [Client.GetPVEContainerFirewallOptions].
@@ -419,16 +409,16 @@ type GetPVEContainerFirewallOptionsParams struct {
 // Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall/options
-func (c *Client) GetPVEContainerFirewallOptions(ctx context.Context, p GetPVEContainerFirewallOptionsParams) (*PVEContainerFirewallOptions, error) {
-	out := new(PVEContainerFirewallOptions)
+func (c *Client) GetPVEContainerFirewallOptions(ctx context.Context, p GetPVEContainerFirewallOptionsParams) (*PVEGuestFirewallOptions, error) {
+	out := new(PVEGuestFirewallOptions)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall/options", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// PVEContainerFirewallOptions is the result of [Client.GetPVEContainerFirewallOptions].
-type PVEContainerFirewallOptions struct {
+// PVEGuestFirewallOptions is the result of [Client.GetPVEContainerFirewallOptions].
+type PVEGuestFirewallOptions struct {
 	DHCP        *bool   `json:"dhcp,omitempty"`          // Default false.
 	Enable      *bool   `json:"enable,omitempty"`        // Default false.
 	IPFilter    *bool   `json:"ipfilter,omitempty"`      // Default false.
@@ -481,30 +471,10 @@ type ListPVEContainerFirewallRulesParams struct {
 // Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall/rules
-func (c *Client) ListPVEContainerFirewallRules(ctx context.Context, p ListPVEContainerFirewallRulesParams) ([]PVEContainerFirewallRuleListItem, error) {
-	var out []PVEContainerFirewallRuleListItem
+func (c *Client) ListPVEContainerFirewallRules(ctx context.Context, p ListPVEContainerFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall/rules", &p, &out)
 	return out, err
-}
-
-// PVEContainerFirewallRuleListItem is an element of the result of
-// [Client.ListPVEContainerFirewallRules].
-type PVEContainerFirewallRuleListItem struct {
-	Action    string  `json:"action"`
-	Pos       int64   `json:"pos"`
-	Type      string  `json:"type"`
-	Comment   *string `json:"comment,omitempty"`
-	Dest      *string `json:"dest,omitempty"`
-	Dport     *string `json:"dport,omitempty"`
-	Enable    *int64  `json:"enable,omitempty"`
-	ICMPType  *string `json:"icmp-type,omitempty"`
-	IPVersion *int64  `json:"ipversion,omitempty"`
-	Iface     *string `json:"iface,omitempty"`
-	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	Macro     *string `json:"macro,omitempty"`
-	Proto     *string `json:"proto,omitempty"`
-	Source    *string `json:"source,omitempty"`
-	Sport     *string `json:"sport,omitempty"`
 }
 
 // MigratePVEContainerParams are the parameters of [Client.MigratePVEContainer].
@@ -522,32 +492,42 @@ type MigratePVEContainerParams struct {
 
 // MigratePVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/migrate.
 //
-// Needs Resource.Migrate on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/migrate
-func (c *Client) MigratePVEContainer(ctx context.Context, p MigratePVEContainerParams) (string, error) {
-	var out string
+func (c *Client) MigratePVEContainer(ctx context.Context, p MigratePVEContainerParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/migrate", &p, &out)
 	return out, err
 }
 
-// GetPVEContainerPendingParams are the parameters of [Client.GetPVEContainerPending].
-type GetPVEContainerPendingParams struct {
+// ListPVEContainerPendingParams are the parameters of [Client.ListPVEContainerPending].
+type ListPVEContainerPendingParams struct {
 	Remote string  `json:"remote"` // 2 to 32 characters.
 	VMID   int64   `json:"vmid"`   // At least 1.
 	Node   *string `json:"node,omitempty"`
 }
 
-// GetPVEContainerPending calls GET /pve/remotes/{remote}/lxc/{vmid}/pending.
+// ListPVEContainerPending calls GET /pve/remotes/{remote}/lxc/{vmid}/pending.
 //
-// The API description does not tell what the result holds. Needs Resource.Audit on
-// /resource/{remote}/guest/{vmid}.
+// Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}/pending
-func (c *Client) GetPVEContainerPending(ctx context.Context, p GetPVEContainerPendingParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListPVEContainerPending(ctx context.Context, p ListPVEContainerPendingParams) ([]PVEPendingValue, error) {
+	var out []PVEPendingValue
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/pending", &p, &out)
 	return out, err
+}
+
+// PVEPendingValue is an element of the result of [Client.ListPVEContainerPending].
+type PVEPendingValue struct {
+	Key     string  `json:"key"`
+	Delete  *int64  `json:"delete,omitempty"`
+	Pending *string `json:"pending,omitempty"`
+	Value   *string `json:"value,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // RemoteMigratePVEContainerParams are the parameters of [Client.RemoteMigratePVEContainer].
@@ -569,11 +549,12 @@ type RemoteMigratePVEContainerParams struct {
 
 // RemoteMigratePVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate.
 //
-// Needs Resource.Migrate on /resource/{remote}/guest/{vmid}. The server checks more.
+// The result names the task that does the work. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}. The server checks more.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate
-func (c *Client) RemoteMigratePVEContainer(ctx context.Context, p RemoteMigratePVEContainerParams) (string, error) {
-	var out string
+func (c *Client) RemoteMigratePVEContainer(ctx context.Context, p RemoteMigratePVEContainerParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/remote-migrate", &p, &out)
 	return out, err
 }
@@ -622,11 +603,12 @@ type ShutdownPVEContainerParams struct {
 
 // ShutdownPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/shutdown.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/shutdown
-func (c *Client) ShutdownPVEContainer(ctx context.Context, p ShutdownPVEContainerParams) (string, error) {
-	var out string
+func (c *Client) ShutdownPVEContainer(ctx context.Context, p ShutdownPVEContainerParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/shutdown", &p, &out)
 	return out, err
 }
@@ -668,11 +650,12 @@ type CreatePVEContainerSnapshotParams struct {
 
 // CreatePVEContainerSnapshot calls POST /pve/remotes/{remote}/lxc/{vmid}/snapshot.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/snapshot
-func (c *Client) CreatePVEContainerSnapshot(ctx context.Context, p CreatePVEContainerSnapshotParams) (string, error) {
-	var out string
+func (c *Client) CreatePVEContainerSnapshot(ctx context.Context, p CreatePVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/snapshot", &p, &out)
 	return out, err
 }
@@ -687,11 +670,12 @@ type DeletePVEContainerSnapshotParams struct {
 
 // DeletePVEContainerSnapshot calls DELETE /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation DELETE /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}
-func (c *Client) DeletePVEContainerSnapshot(ctx context.Context, p DeletePVEContainerSnapshotParams) (string, error) {
-	var out string
+func (c *Client) DeletePVEContainerSnapshot(ctx context.Context, p DeletePVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodDelete, "/pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}", &p, &out)
 	return out, err
 }
@@ -727,11 +711,12 @@ type RollbackPVEContainerSnapshotParams struct {
 // RollbackPVEContainerSnapshot calls POST
 // /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback
-func (c *Client) RollbackPVEContainerSnapshot(ctx context.Context, p RollbackPVEContainerSnapshotParams) (string, error) {
-	var out string
+func (c *Client) RollbackPVEContainerSnapshot(ctx context.Context, p RollbackPVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback", &p, &out)
 	return out, err
 }
@@ -745,11 +730,12 @@ type StartPVEContainerParams struct {
 
 // StartPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/start.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/start
-func (c *Client) StartPVEContainer(ctx context.Context, p StartPVEContainerParams) (string, error) {
-	var out string
+func (c *Client) StartPVEContainer(ctx context.Context, p StartPVEContainerParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/start", &p, &out)
 	return out, err
 }
@@ -776,30 +762,38 @@ func (c *Client) GetPVEContainerStatus(ctx context.Context, p GetPVEContainerSta
 
 // PVEContainerStatus is the result of [Client.GetPVEContainerStatus].
 type PVEContainerStatus struct {
-	HA                 json.RawMessage `json:"ha"`
-	Status             string          `json:"status"` // One of running, stopped.
-	VMID               int64           `json:"vmid"`   // 100 to 999999999.
-	CPU                *float64        `json:"cpu,omitempty"`
-	CPUs               *float64        `json:"cpus,omitempty"`
-	Disk               *int64          `json:"disk,omitempty"` // At least 0.
-	DiskRead           *int64          `json:"diskread,omitempty"`
-	DiskWrite          *int64          `json:"diskwrite,omitempty"`
-	Lock               *string         `json:"lock,omitempty"`
-	MaxDisk            *int64          `json:"maxdisk,omitempty"`
-	MaxMem             *int64          `json:"maxmem,omitempty"`
-	MaxSwap            *int64          `json:"maxswap,omitempty"`
-	Mem                *int64          `json:"mem,omitempty"`
-	Name               *string         `json:"name,omitempty"`
-	NetIn              *int64          `json:"netin,omitempty"`
-	NetOut             *int64          `json:"netout,omitempty"`
-	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`
-	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`
-	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`
-	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"`
-	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"`
-	Tags               *string         `json:"tags,omitempty"`
-	Template           *bool           `json:"template,omitempty"` // Default false.
-	Uptime             *int64          `json:"uptime,omitempty"`
+	HA                 PVEGuestHAStatus `json:"ha"`
+	Status             string           `json:"status"` // One of running, stopped.
+	VMID               int64            `json:"vmid"`   // 100 to 999999999.
+	CPU                *float64         `json:"cpu,omitempty"`
+	CPUs               *float64         `json:"cpus,omitempty"`
+	Disk               *uint64          `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64          `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64          `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string          `json:"lock,omitempty"`
+	MaxDisk            *uint64          `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64          `json:"maxmem,omitempty"`  // Bytes.
+	MaxSwap            *uint64          `json:"maxswap,omitempty"` // Bytes.
+	Mem                *uint64          `json:"mem,omitempty"`     // Bytes.
+	Name               *string          `json:"name,omitempty"`
+	NetIn              *uint64          `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64          `json:"netout,omitempty"` // Bytes.
+	PressureCPUSome    *float64         `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64         `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64         `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64         `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64         `json:"pressurememorysome,omitempty"`
+	Tags               []string         `json:"tags,omitempty" px:"list"`
+	Template           *bool            `json:"template,omitempty"` // Default false.
+	Uptime             *int64           `json:"uptime,omitempty"`
+}
+
+// PVEGuestHAStatus is part of the result of [Client.GetPVEContainerStatus].
+type PVEGuestHAStatus struct {
+	Managed bool    `json:"managed"`
+	Group   *string `json:"group,omitempty"`
+	SID     *string `json:"sid,omitempty"`
+	State   *string `json:"state,omitempty"`
 }
 
 // StopPVEContainerParams are the parameters of [Client.StopPVEContainer].
@@ -811,11 +805,12 @@ type StopPVEContainerParams struct {
 
 // StopPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/stop.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/stop
-func (c *Client) StopPVEContainer(ctx context.Context, p StopPVEContainerParams) (string, error) {
-	var out string
+func (c *Client) StopPVEContainer(ctx context.Context, p StopPVEContainerParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/stop", &p, &out)
 	return out, err
 }

@@ -33,8 +33,8 @@ type PVENodeListItem struct {
 	CPU            *float64 `json:"cpu,omitempty"`
 	Level          *string  `json:"level,omitempty"`
 	MaxCPU         *int64   `json:"maxcpu,omitempty"`
-	MaxMem         *int64   `json:"maxmem,omitempty"`
-	Mem            *int64   `json:"mem,omitempty"`
+	MaxMem         *uint64  `json:"maxmem,omitempty"` // Bytes.
+	Mem            *uint64  `json:"mem,omitempty"`    // Bytes.
 	SSLFingerprint *string  `json:"ssl_fingerprint,omitempty"`
 	Uptime         *int64   `json:"uptime,omitempty"`
 }
@@ -50,15 +50,10 @@ type GetPVENodeIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}
-func (c *Client) GetPVENodeIndex(ctx context.Context, p GetPVENodeIndexParams) ([]PVENodeIndex, error) {
-	var out []PVENodeIndex
+func (c *Client) GetPVENodeIndex(ctx context.Context, p GetPVENodeIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}", &p, &out)
 	return out, err
-}
-
-// PVENodeIndex is an element of the result of [Client.GetPVENodeIndex].
-type PVENodeIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeAPTIndexParams are the parameters of [Client.GetPVENodeAPTIndex].
@@ -72,15 +67,10 @@ type GetPVENodeAPTIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/apt
-func (c *Client) GetPVENodeAPTIndex(ctx context.Context, p GetPVENodeAPTIndexParams) ([]PVENodeAPTIndex, error) {
-	var out []PVENodeAPTIndex
+func (c *Client) GetPVENodeAPTIndex(ctx context.Context, p GetPVENodeAPTIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt", &p, &out)
 	return out, err
-}
-
-// PVENodeAPTIndex is an element of the result of [Client.GetPVENodeAPTIndex].
-type PVENodeAPTIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeAPTChangelogParams are the parameters of [Client.GetPVENodeAPTChangelog].
@@ -110,14 +100,15 @@ type GetPVENodeAPTRepositoriesParams struct {
 
 // GetPVENodeAPTRepositories calls GET /pve/remotes/{remote}/nodes/{node}/apt/repositories.
 //
-// The API description does not tell what the result holds. Needs Resource.Audit on
-// /resource/{remote}/node/{node}/system.
+// Needs Resource.Audit on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/apt/repositories
-func (c *Client) GetPVENodeAPTRepositories(ctx context.Context, p GetPVENodeAPTRepositoriesParams) (json.RawMessage, error) {
-	var out json.RawMessage
-	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/repositories", &p, &out)
-	return out, err
+func (c *Client) GetPVENodeAPTRepositories(ctx context.Context, p GetPVENodeAPTRepositoriesParams) (*APTRepositories, error) {
+	out := new(APTRepositories)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/repositories", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // ListPVENodeAPTUpdatesParams are the parameters of [Client.ListPVENodeAPTUpdates].
@@ -131,24 +122,10 @@ type ListPVENodeAPTUpdatesParams struct {
 // Needs Resource.Modify on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/apt/update
-func (c *Client) ListPVENodeAPTUpdates(ctx context.Context, p ListPVENodeAPTUpdatesParams) ([]PVENodeAPTUpdateListItem, error) {
-	var out []PVENodeAPTUpdateListItem
+func (c *Client) ListPVENodeAPTUpdates(ctx context.Context, p ListPVENodeAPTUpdatesParams) ([]APTPackage, error) {
+	var out []APTPackage
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
 	return out, err
-}
-
-// PVENodeAPTUpdateListItem is an element of the result of [Client.ListPVENodeAPTUpdates].
-type PVENodeAPTUpdateListItem struct {
-	Arch        string  `json:"Arch"`
-	Description string  `json:"Description"`
-	Origin      string  `json:"Origin"`
-	Package     string  `json:"Package"`
-	Priority    string  `json:"Priority"`
-	Section     string  `json:"Section"`
-	Title       string  `json:"Title"`
-	Version     string  `json:"Version"`
-	ExtraInfo   *string `json:"ExtraInfo,omitempty"`
-	OldVersion  *string `json:"OldVersion,omitempty"`
 }
 
 // CreatePVENodeAPTUpdateParams are the parameters of [Client.CreatePVENodeAPTUpdate].
@@ -159,11 +136,12 @@ type CreatePVENodeAPTUpdateParams struct {
 
 // CreatePVENodeAPTUpdate calls POST /pve/remotes/{remote}/nodes/{node}/apt/update.
 //
-// Needs Resource.Modify on /resource/{remote}/node/{node}/system.
+// The result names the task that does the work. Needs Resource.Modify on
+// /resource/{remote}/node/{node}/system.
 //
 //api:operation POST /pve/remotes/{remote}/nodes/{node}/apt/update
-func (c *Client) CreatePVENodeAPTUpdate(ctx context.Context, p CreatePVENodeAPTUpdateParams) (string, error) {
-	var out string
+func (c *Client) CreatePVENodeAPTUpdate(ctx context.Context, p CreatePVENodeAPTUpdateParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
 	return out, err
 }
@@ -197,15 +175,10 @@ type GetPVENodeFirewallIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall
-func (c *Client) GetPVENodeFirewallIndex(ctx context.Context, p GetPVENodeFirewallIndexParams) ([]PVENodeFirewallIndex, error) {
-	var out []PVENodeFirewallIndex
+func (c *Client) GetPVENodeFirewallIndex(ctx context.Context, p GetPVENodeFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall", &p, &out)
 	return out, err
-}
-
-// PVENodeFirewallIndex is an element of the result of [Client.GetPVENodeFirewallIndex].
-type PVENodeFirewallIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeFirewallOptionsParams are the parameters of [Client.GetPVENodeFirewallOptions].
@@ -301,29 +274,10 @@ type ListPVENodeFirewallRulesParams struct {
 // Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall/rules
-func (c *Client) ListPVENodeFirewallRules(ctx context.Context, p ListPVENodeFirewallRulesParams) ([]PVENodeFirewallRuleListItem, error) {
-	var out []PVENodeFirewallRuleListItem
+func (c *Client) ListPVENodeFirewallRules(ctx context.Context, p ListPVENodeFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall/rules", &p, &out)
 	return out, err
-}
-
-// PVENodeFirewallRuleListItem is an element of the result of [Client.ListPVENodeFirewallRules].
-type PVENodeFirewallRuleListItem struct {
-	Action    string  `json:"action"`
-	Pos       int64   `json:"pos"`
-	Type      string  `json:"type"`
-	Comment   *string `json:"comment,omitempty"`
-	Dest      *string `json:"dest,omitempty"`
-	Dport     *string `json:"dport,omitempty"`
-	Enable    *int64  `json:"enable,omitempty"`
-	ICMPType  *string `json:"icmp-type,omitempty"`
-	IPVersion *int64  `json:"ipversion,omitempty"`
-	Iface     *string `json:"iface,omitempty"`
-	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	Macro     *string `json:"macro,omitempty"`
-	Proto     *string `json:"proto,omitempty"`
-	Source    *string `json:"source,omitempty"`
-	Sport     *string `json:"sport,omitempty"`
 }
 
 // GetPVENodeFirewallStatusParams are the parameters of [Client.GetPVENodeFirewallStatus].
@@ -343,35 +297,6 @@ func (c *Client) GetPVENodeFirewallStatus(ctx context.Context, p GetPVENodeFirew
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVENodeFirewallStatus is the result of [Client.GetPVENodeFirewallStatus].
-type PVENodeFirewallStatus struct {
-	Guests []PVENodeFirewallStatusGuest `json:"guests"`
-	Node   string                       `json:"node"`
-	Status *PVENodeFirewallStatusStatus `json:"status,omitempty"`
-}
-
-// PVENodeFirewallStatusGuest is part of the result of [Client.GetPVENodeFirewallStatus].
-type PVENodeFirewallStatusGuest struct {
-	Kind   string                            `json:"kind"` // One of lxc, qemu.
-	Name   string                            `json:"name"`
-	VMID   int64                             `json:"vmid"` // At least 1.
-	Status *PVENodeFirewallStatusGuestStatus `json:"status,omitempty"`
-}
-
-// PVENodeFirewallStatusGuestStatus is part of the result of [Client.GetPVENodeFirewallStatus].
-type PVENodeFirewallStatusGuestStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
-}
-
-// PVENodeFirewallStatusStatus is part of the result of [Client.GetPVENodeFirewallStatus].
-type PVENodeFirewallStatusStatus struct {
-	Active  int64 `json:"active"` // At least 0.
-	All     int64 `json:"all"`    // At least 0.
-	Enabled bool  `json:"enabled"`
 }
 
 // ListPVENodeNetworksParams are the parameters of [Client.ListPVENodeNetworks].
@@ -498,15 +423,10 @@ type GetPVENodeSDNIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn
-func (c *Client) GetPVENodeSDNIndex(ctx context.Context, p GetPVENodeSDNIndexParams) ([]PVENodeSDNIndex, error) {
-	var out []PVENodeSDNIndex
+func (c *Client) GetPVENodeSDNIndex(ctx context.Context, p GetPVENodeSDNIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn", &p, &out)
 	return out, err
-}
-
-// PVENodeSDNIndex is an element of the result of [Client.GetPVENodeSDNIndex].
-type PVENodeSDNIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNVNetIndexParams are the parameters of [Client.GetPVENodeSDNVNetIndex].
@@ -521,15 +441,10 @@ type GetPVENodeSDNVNetIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}
-func (c *Client) GetPVENodeSDNVNetIndex(ctx context.Context, p GetPVENodeSDNVNetIndexParams) ([]PVENodeSDNVNetIndex, error) {
-	var out []PVENodeSDNVNetIndex
+func (c *Client) GetPVENodeSDNVNetIndex(ctx context.Context, p GetPVENodeSDNVNetIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}", &p, &out)
 	return out, err
-}
-
-// PVENodeSDNVNetIndex is an element of the result of [Client.GetPVENodeSDNVNetIndex].
-type PVENodeSDNVNetIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNVNetMACVRFParams are the parameters of [Client.GetPVENodeSDNVNetMACVRF].
@@ -544,19 +459,12 @@ type GetPVENodeSDNVNetMACVRFParams struct {
 // Needs root@pam.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}/mac-vrf
-func (c *Client) GetPVENodeSDNVNetMACVRF(ctx context.Context, p GetPVENodeSDNVNetMACVRFParams) (*PVENodeSDNVNetMACVRF, error) {
-	out := new(PVENodeSDNVNetMACVRF)
+func (c *Client) GetPVENodeSDNVNetMACVRF(ctx context.Context, p GetPVENodeSDNVNetMACVRFParams) (*SDNVNetMACVRFEntry, error) {
+	out := new(SDNVNetMACVRFEntry)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}/mac-vrf", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVENodeSDNVNetMACVRF is the result of [Client.GetPVENodeSDNVNetMACVRF].
-type PVENodeSDNVNetMACVRF struct {
-	IP      string `json:"ip"`
-	MAC     string `json:"mac"`
-	NextHop string `json:"nexthop"`
 }
 
 // GetPVENodeSDNZoneIndexParams are the parameters of [Client.GetPVENodeSDNZoneIndex].
@@ -571,15 +479,10 @@ type GetPVENodeSDNZoneIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}
-func (c *Client) GetPVENodeSDNZoneIndex(ctx context.Context, p GetPVENodeSDNZoneIndexParams) ([]PVENodeSDNZoneIndex, error) {
-	var out []PVENodeSDNZoneIndex
+func (c *Client) GetPVENodeSDNZoneIndex(ctx context.Context, p GetPVENodeSDNZoneIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}", &p, &out)
 	return out, err
-}
-
-// PVENodeSDNZoneIndex is an element of the result of [Client.GetPVENodeSDNZoneIndex].
-type PVENodeSDNZoneIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVENodeSDNZoneIPVRFParams are the parameters of [Client.GetPVENodeSDNZoneIPVRF].
@@ -594,20 +497,12 @@ type GetPVENodeSDNZoneIPVRFParams struct {
 // Needs root@pam.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}/ip-vrf
-func (c *Client) GetPVENodeSDNZoneIPVRF(ctx context.Context, p GetPVENodeSDNZoneIPVRFParams) (*PVENodeSDNZoneIPVRF, error) {
-	out := new(PVENodeSDNZoneIPVRF)
+func (c *Client) GetPVENodeSDNZoneIPVRF(ctx context.Context, p GetPVENodeSDNZoneIPVRFParams) (*SDNZoneIPVRFEntry, error) {
+	out := new(SDNZoneIPVRFEntry)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}/ip-vrf", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVENodeSDNZoneIPVRF is the result of [Client.GetPVENodeSDNZoneIPVRF].
-type PVENodeSDNZoneIPVRF struct {
-	IP       string   `json:"ip"`
-	Metric   int64    `json:"metric"`
-	NextHops []string `json:"nexthops"`
-	Protocol string   `json:"protocol"`
 }
 
 // GetPVENodeStatusParams are the parameters of [Client.GetPVENodeStatus].
@@ -629,16 +524,40 @@ func (c *Client) GetPVENodeStatus(ctx context.Context, p GetPVENodeStatusParams)
 	return out, nil
 }
 
+// PVENodeCPU is part of the result of [Client.GetPVENodeStatus].
+type PVENodeCPU struct {
+	CPUs    int64  `json:"cpus"`
+	Cores   int64  `json:"cores"`
+	Model   string `json:"model"`
+	Sockets int64  `json:"sockets"`
+}
+
+// PVENodeMemory is part of the result of [Client.GetPVENodeStatus].
+type PVENodeMemory struct {
+	Free      uint64  `json:"free"`                // Bytes.
+	Total     uint64  `json:"total"`               // Bytes.
+	Used      uint64  `json:"used"`                // Bytes.
+	Available *uint64 `json:"available,omitempty"` // Bytes.
+}
+
+// PVENodeRootFS is part of the result of [Client.GetPVENodeStatus].
+type PVENodeRootFS struct {
+	Avail uint64 `json:"avail"` // Bytes.
+	Free  uint64 `json:"free"`  // Bytes.
+	Total uint64 `json:"total"` // Bytes.
+	Used  uint64 `json:"used"`  // Bytes.
+}
+
 // PVENodeStatus is the result of [Client.GetPVENodeStatus].
 type PVENodeStatus struct {
-	BootInfo      PVENodeStatusBootInfo      `json:"boot-info"`
-	CPU           float64                    `json:"cpu"`
-	CPUInfo       PVENodeStatusCPUInfo       `json:"cpuinfo"`
-	CurrentKernel PVENodeStatusCurrentKernel `json:"current-kernel"`
-	LoadAvg       []string                   `json:"loadavg"`
-	Memory        PVENodeStatusMemory        `json:"memory"`
-	PVEVersion    string                     `json:"pveversion"`
-	RootFS        PVENodeStatusRootFS        `json:"rootfs"`
+	BootInfo      PVENodeStatusBootInfo `json:"boot-info"`
+	CPU           float64               `json:"cpu"`
+	CPUInfo       PVENodeCPU            `json:"cpuinfo"`
+	CurrentKernel KernelVersion         `json:"current-kernel"`
+	LoadAvg       []string              `json:"loadavg"`
+	Memory        PVENodeMemory         `json:"memory"`
+	PVEVersion    string                `json:"pveversion"`
+	RootFS        PVENodeRootFS         `json:"rootfs"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -647,38 +566,6 @@ type PVENodeStatus struct {
 type PVENodeStatusBootInfo struct {
 	Mode       string `json:"mode"`                 // One of efi, legacy-bios.
 	SecureBoot *bool  `json:"secureboot,omitempty"` // Default false.
-}
-
-// PVENodeStatusCPUInfo is part of the result of [Client.GetPVENodeStatus].
-type PVENodeStatusCPUInfo struct {
-	CPUs    int64  `json:"cpus"`
-	Cores   int64  `json:"cores"`
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"`
-}
-
-// PVENodeStatusCurrentKernel is part of the result of [Client.GetPVENodeStatus].
-type PVENodeStatusCurrentKernel struct {
-	Machine string `json:"machine"`
-	Release string `json:"release"`
-	SysName string `json:"sysname"`
-	Version string `json:"version"`
-}
-
-// PVENodeStatusMemory is part of the result of [Client.GetPVENodeStatus].
-type PVENodeStatusMemory struct {
-	Free      int64  `json:"free"`
-	Total     int64  `json:"total"`
-	Used      int64  `json:"used"`
-	Available *int64 `json:"available,omitempty"`
-}
-
-// PVENodeStatusRootFS is part of the result of [Client.GetPVENodeStatus].
-type PVENodeStatusRootFS struct {
-	Avail int64 `json:"avail"`
-	Free  int64 `json:"free"`
-	Total int64 `json:"total"`
-	Used  int64 `json:"used"`
 }
 
 // ListPVENodeStoragesParams are the parameters of [Client.ListPVENodeStorages].
@@ -708,14 +595,14 @@ type PVENodeStorageListItem struct {
 	Content        []string                       `json:"content" px:"list"`
 	Storage        string                         `json:"storage"`
 	Type           string                         `json:"type"`
-	Active         *bool                          `json:"active,omitempty"` // Default false.
-	Avail          *int64                         `json:"avail,omitempty"`
+	Active         *bool                          `json:"active,omitempty"`  // Default false.
+	Avail          *uint64                        `json:"avail,omitempty"`   // Bytes.
 	Enabled        *bool                          `json:"enabled,omitempty"` // Default false.
 	Formats        *PVENodeStorageListItemFormats `json:"formats,omitempty"`
 	SelectExisting *bool                          `json:"select_existing,omitempty"` // Default false.
 	Shared         *bool                          `json:"shared,omitempty"`          // Default false.
-	Total          *int64                         `json:"total,omitempty"`
-	Used           *int64                         `json:"used,omitempty"`
+	Total          *uint64                        `json:"total,omitempty"`           // Bytes.
+	Used           *uint64                        `json:"used,omitempty"`            // Bytes.
 	UsedFraction   *float64                       `json:"used_fraction,omitempty"`
 }
 
@@ -737,15 +624,10 @@ type GetPVENodeStorageIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}
-func (c *Client) GetPVENodeStorageIndex(ctx context.Context, p GetPVENodeStorageIndexParams) ([]PVENodeStorageIndex, error) {
-	var out []PVENodeStorageIndex
+func (c *Client) GetPVENodeStorageIndex(ctx context.Context, p GetPVENodeStorageIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/storage/{storage}", &p, &out)
 	return out, err
-}
-
-// PVENodeStorageIndex is an element of the result of [Client.GetPVENodeStorageIndex].
-type PVENodeStorageIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListPVENodeStorageRRDDataParams are the parameters of [Client.ListPVENodeStorageRRDData].
@@ -799,12 +681,12 @@ func (c *Client) GetPVENodeStorageStatus(ctx context.Context, p GetPVENodeStorag
 type PVENodeStorageStatus struct {
 	Content []string `json:"content" px:"list"`
 	Type    string   `json:"type"`
-	Active  *bool    `json:"active,omitempty"` // Default false.
-	Avail   *int64   `json:"avail,omitempty"`
+	Active  *bool    `json:"active,omitempty"`  // Default false.
+	Avail   *uint64  `json:"avail,omitempty"`   // Bytes.
 	Enabled *bool    `json:"enabled,omitempty"` // Default false.
 	Shared  *bool    `json:"shared,omitempty"`  // Default false.
-	Total   *int64   `json:"total,omitempty"`
-	Used    *int64   `json:"used,omitempty"`
+	Total   *uint64  `json:"total,omitempty"`   // Bytes.
+	Used    *uint64  `json:"used,omitempty"`    // Bytes.
 }
 
 // GetPVENodeSubscriptionParams are the parameters of [Client.GetPVENodeSubscription].
@@ -818,64 +700,12 @@ type GetPVENodeSubscriptionParams struct {
 // Needs Resource.Audit on /resource/{remote}/node/{node}.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/subscription
-func (c *Client) GetPVENodeSubscription(ctx context.Context, p GetPVENodeSubscriptionParams) (*PVENodeSubscription, error) {
-	out := new(PVENodeSubscription)
+func (c *Client) GetPVENodeSubscription(ctx context.Context, p GetPVENodeSubscriptionParams) (*PVENodeStatus, error) {
+	out := new(PVENodeStatus)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/subscription", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVENodeSubscription is the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscription struct {
-	BootInfo      PVENodeSubscriptionBootInfo      `json:"boot-info"`
-	CPU           float64                          `json:"cpu"`
-	CPUInfo       PVENodeSubscriptionCPUInfo       `json:"cpuinfo"`
-	CurrentKernel PVENodeSubscriptionCurrentKernel `json:"current-kernel"`
-	LoadAvg       []string                         `json:"loadavg"`
-	Memory        PVENodeSubscriptionMemory        `json:"memory"`
-	PVEVersion    string                           `json:"pveversion"`
-	RootFS        PVENodeSubscriptionRootFS        `json:"rootfs"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// PVENodeSubscriptionBootInfo is part of the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscriptionBootInfo struct {
-	Mode       string `json:"mode"`                 // One of efi, legacy-bios.
-	SecureBoot *bool  `json:"secureboot,omitempty"` // Default false.
-}
-
-// PVENodeSubscriptionCPUInfo is part of the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscriptionCPUInfo struct {
-	CPUs    int64  `json:"cpus"`
-	Cores   int64  `json:"cores"`
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"`
-}
-
-// PVENodeSubscriptionCurrentKernel is part of the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscriptionCurrentKernel struct {
-	Machine string `json:"machine"`
-	Release string `json:"release"`
-	SysName string `json:"sysname"`
-	Version string `json:"version"`
-}
-
-// PVENodeSubscriptionMemory is part of the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscriptionMemory struct {
-	Free      int64  `json:"free"`
-	Total     int64  `json:"total"`
-	Used      int64  `json:"used"`
-	Available *int64 `json:"available,omitempty"`
-}
-
-// PVENodeSubscriptionRootFS is part of the result of [Client.GetPVENodeSubscription].
-type PVENodeSubscriptionRootFS struct {
-	Avail int64 `json:"avail"`
-	Free  int64 `json:"free"`
-	Total int64 `json:"total"`
-	Used  int64 `json:"used"`
 }
 
 // CreatePVENodeTermProxyParams are the parameters of [Client.CreatePVENodeTermProxy].
@@ -889,19 +719,12 @@ type CreatePVENodeTermProxyParams struct {
 // Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
 //
 //api:operation POST /pve/remotes/{remote}/nodes/{node}/termproxy
-func (c *Client) CreatePVENodeTermProxy(ctx context.Context, p CreatePVENodeTermProxyParams) (*CreatePVENodeTermProxyResult, error) {
-	out := new(CreatePVENodeTermProxyResult)
+func (c *Client) CreatePVENodeTermProxy(ctx context.Context, p CreatePVENodeTermProxyParams) (*TermProxy, error) {
+	out := new(TermProxy)
 	if err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/nodes/{node}/termproxy", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// CreatePVENodeTermProxyResult is the result of [Client.CreatePVENodeTermProxy].
-type CreatePVENodeTermProxyResult struct {
-	Port   int64  `json:"port"`
-	Ticket string `json:"ticket"`
-	User   string `json:"user"`
 }
 
 // GetPVENodeVNCWebSocketParams are the parameters of [Client.GetPVENodeVNCWebSocket].

@@ -35,16 +35,16 @@ type PVEVMListItem struct {
 	VMID               int64    `json:"vmid"`   // 100 to 999999999.
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
-	DiskRead           *int64   `json:"diskread,omitempty"`
-	DiskWrite          *int64   `json:"diskwrite,omitempty"`
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
 	Lock               *string  `json:"lock,omitempty"`
-	MaxDisk            *int64   `json:"maxdisk,omitempty"`
-	MaxMem             *int64   `json:"maxmem,omitempty"`
-	Mem                *int64   `json:"mem,omitempty"`
-	MemHost            *int64   `json:"memhost,omitempty"`
+	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *uint64  `json:"mem,omitempty"`     // Bytes.
+	MemHost            *uint64  `json:"memhost,omitempty"` // Bytes.
 	Name               *string  `json:"name,omitempty"`
-	NetIn              *int64   `json:"netin,omitempty"`
-	NetOut             *int64   `json:"netout,omitempty"`
+	NetIn              *uint64  `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64  `json:"netout,omitempty"` // Bytes.
 	PID                *int64   `json:"pid,omitempty"`
 	PressureCPUFull    *float64 `json:"pressurecpufull,omitempty"`
 	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
@@ -56,7 +56,7 @@ type PVEVMListItem struct {
 	RunningMachine     *string  `json:"running-machine,omitempty"`
 	RunningQEMU        *string  `json:"running-qemu,omitempty"`
 	Serial             *bool    `json:"serial,omitempty"` // Default false.
-	Tags               *string  `json:"tags,omitempty"`
+	Tags               []string `json:"tags,omitempty" px:"list"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`
 }
@@ -72,15 +72,10 @@ type GetPVEVMIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}
-func (c *Client) GetPVEVMIndex(ctx context.Context, p GetPVEVMIndexParams) ([]PVEVMIndex, error) {
-	var out []PVEVMIndex
+func (c *Client) GetPVEVMIndex(ctx context.Context, p GetPVEVMIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}", &p, &out)
 	return out, err
-}
-
-// PVEVMIndex is an element of the result of [Client.GetPVEVMIndex].
-type PVEVMIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVEVMConfigParams are the parameters of [Client.GetPVEVMConfig].
@@ -121,7 +116,7 @@ type PVEVMConfig struct {
 	Balloon       *int64                      `json:"balloon,omitempty"`   // At least 0.
 	Boot          *PVEVMConfigBoot            `json:"boot,omitempty"`
 	BootDisk      *string                     `json:"bootdisk,omitempty"`
-	CDROM         *PVEVMConfigCDROM           `json:"cdrom,omitempty"`
+	CDROM         *PVEVMDisk                  `json:"cdrom,omitempty"`
 	CICustom      *PVEVMConfigCICustom        `json:"cicustom,omitempty"`
 	CIPassword    *string                     `json:"cipassword,omitempty"`
 	CIType        *string                     `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
@@ -138,7 +133,7 @@ type PVEVMConfig struct {
 	HostPCI       map[int]PVEVMConfigHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
 	Hotplug       *string                     `json:"hotplug,omitempty"`     // Default network,disk,usb.
 	Hugepages     *string                     `json:"hugepages,omitempty"`   // One of any, 2, 1024.
-	IDE           map[int]PVEVMConfigIDE      `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IDE           map[int]PVEVMDisk           `json:"ide[n],omitempty"`      // ide0 to ide3.
 	IPConfig      map[int]PVEVMConfigIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem       *PVEVMConfigIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *PVEVMConfigIntelTDX        `json:"intel-tdx,omitempty"`
@@ -149,7 +144,7 @@ type PVEVMConfig struct {
 	Keyboard        *string                      `json:"keyboard,omitempty"`
 	LocalTime       *bool                        `json:"localtime,omitempty"` // Default false.
 	Lock            *string                      `json:"lock,omitempty"`      // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
-	Machine         *PVEVMConfigMachine          `json:"machine,omitempty"`
+	Machine         *PVEVMMachine                `json:"machine,omitempty"`
 	Memory          *PVEVMConfigMemory           `json:"memory,omitempty"`
 	Meta            *PVEVMConfigMeta             `json:"meta,omitempty"`
 	MigrateDowntime *float64                     `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
@@ -169,10 +164,10 @@ type PVEVMConfig struct {
 	RNG0               *PVEVMConfigRNG0              `json:"rng0,omitempty"`
 	Reboot             *bool                         `json:"reboot,omitempty"` // Default true.
 	RunningCPU         *string                       `json:"runningcpu,omitempty"`
-	RunningMachine     *PVEVMConfigRunningMachine    `json:"runningmachine,omitempty"`
+	RunningMachine     *PVEVMMachine                 `json:"runningmachine,omitempty"`
 	RunningNetsHostMTU *string                       `json:"running-nets-host-mtu,omitempty"`
-	SATA               map[int]PVEVMConfigSATA       `json:"sata[n],omitempty"` // sata0 to sata5.
-	SCSI               map[int]PVEVMConfigSCSI       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
+	SATA               map[int]PVEVMDisk             `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI               map[int]PVEVMDisk             `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW             *string                       `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1            *PVEVMConfigSMBIOS1           `json:"smbios1,omitempty"`
 	SPICEEnhancements  *PVEVMConfigSPICEEnhancements `json:"spice_enhancements,omitempty"`
@@ -184,10 +179,10 @@ type PVEVMConfig struct {
 	SnapTime           *int64                        `json:"snaptime,omitempty"`  // At least 0.
 	Sockets            *int64                        `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate          *string                       `json:"startdate,omitempty"` // Default now.
-	Startup            *PVEVMConfigStartup           `json:"startup,omitempty"`
+	Startup            *PVEGuestStartup              `json:"startup,omitempty"`
 	TPMState0          *PVEVMConfigTPMState0         `json:"tpmstate0,omitempty"`
 	Tablet             *bool                         `json:"tablet,omitempty"` // Default true.
-	Tags               *string                       `json:"tags,omitempty"`
+	Tags               []string                      `json:"tags,omitempty" px:"list"`
 	Tdf                *bool                         `json:"tdf,omitempty"`       // Default false.
 	Template           *bool                         `json:"template,omitempty"`  // Default false.
 	USB                map[int]PVEVMConfigUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
@@ -197,7 +192,7 @@ type PVEVMConfig struct {
 	VMGenID            *string                       `json:"vmgenid,omitempty"`
 	VMState            *string                       `json:"vmstate,omitempty"`
 	VMStateStorage     *string                       `json:"vmstatestorage,omitempty"`
-	VirtIO             map[int]PVEVMConfigVirtIO     `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIO             map[int]PVEVMDisk             `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
 	VirtIOFS           map[int]PVEVMConfigVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog           *PVEVMConfigWatchdog          `json:"watchdog,omitempty"`
 }
@@ -324,73 +319,6 @@ func (v PVEVMConfigBoot) MarshalText() ([]byte, error) { return wire.MarshalProp
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (v *PVEVMConfigBoot) UnmarshalText(text []byte) error {
 	*v = PVEVMConfigBoot{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A PVEVMConfigCDROM is a text of keys and values, such as the value of cdrom. It keeps the text it
-// was read from.
-type PVEVMConfigCDROM struct {
-	File            string   `json:"file" px:"default"`
-	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
-	Backup          *bool    `json:"backup,omitempty"` // Default false.
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
-	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
-	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
-	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
-	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
-	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
-	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
-	IOPSMax         *int64   `json:"iops_max,omitempty"`
-	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
-	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
-	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
-	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
-	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
-	Model           *string  `json:"model,omitempty"`     // At most 120 characters.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
-	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
-	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
-	Shared          *bool    `json:"shared,omitempty"`    // Default false.
-	Size            *string  `json:"size,omitempty"`
-	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
-	WWN             *string  `json:"wwn,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigCDROM reads the text of a PVEVMConfigCDROM.
-func ParsePVEVMConfigCDROM(text string) (PVEVMConfigCDROM, error) {
-	var v PVEVMConfigCDROM
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigCDROM) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigCDROM) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigCDROM) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigCDROM{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -557,73 +485,6 @@ func (v *PVEVMConfigHostPCI) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigIDE is a text of keys and values, such as the value of ide. It keeps the text it was
-// read from.
-type PVEVMConfigIDE struct {
-	File            string   `json:"file" px:"default"`
-	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
-	Backup          *bool    `json:"backup,omitempty"` // Default false.
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
-	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
-	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
-	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
-	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
-	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
-	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
-	IOPSMax         *int64   `json:"iops_max,omitempty"`
-	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
-	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
-	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
-	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
-	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
-	Model           *string  `json:"model,omitempty"`     // At most 120 characters.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
-	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
-	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
-	Shared          *bool    `json:"shared,omitempty"`    // Default false.
-	Size            *string  `json:"size,omitempty"`
-	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
-	WWN             *string  `json:"wwn,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigIDE reads the text of a PVEVMConfigIDE.
-func ParsePVEVMConfigIDE(text string) (PVEVMConfigIDE, error) {
-	var v PVEVMConfigIDE
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigIDE) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigIDE) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigIDE) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigIDE{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // A PVEVMConfigIPConfig is a text of keys and values, such as the value of ipconfig. It keeps the text
 // it was read from.
 type PVEVMConfigIPConfig struct {
@@ -715,39 +576,6 @@ func (v PVEVMConfigIntelTDX) MarshalText() ([]byte, error) { return wire.Marshal
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (v *PVEVMConfigIntelTDX) UnmarshalText(text []byte) error {
 	*v = PVEVMConfigIntelTDX{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A PVEVMConfigMachine is a text of keys and values, such as the value of machine. It keeps the text
-// it was read from.
-type PVEVMConfigMachine struct {
-	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
-	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
-	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
-	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
-	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigMachine reads the text of a PVEVMConfigMachine.
-func ParsePVEVMConfigMachine(text string) (PVEVMConfigMachine, error) {
-	var v PVEVMConfigMachine
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigMachine) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigMachine) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigMachine) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigMachine{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -913,177 +741,6 @@ func (v *PVEVMConfigRNG0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigRunningMachine is a text of keys and values, such as the value of runningmachine. It
-// keeps the text it was read from.
-type PVEVMConfigRunningMachine struct {
-	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
-	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
-	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
-	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
-	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigRunningMachine reads the text of a PVEVMConfigRunningMachine.
-func ParsePVEVMConfigRunningMachine(text string) (PVEVMConfigRunningMachine, error) {
-	var v PVEVMConfigRunningMachine
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigRunningMachine) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigRunningMachine) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigRunningMachine) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigRunningMachine{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A PVEVMConfigSATA is a text of keys and values, such as the value of sata. It keeps the text it was
-// read from.
-type PVEVMConfigSATA struct {
-	File            string   `json:"file" px:"default"`
-	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
-	Backup          *bool    `json:"backup,omitempty"` // Default false.
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
-	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
-	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
-	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
-	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
-	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
-	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
-	IOPSMax         *int64   `json:"iops_max,omitempty"`
-	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
-	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
-	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
-	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
-	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
-	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
-	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
-	Shared          *bool    `json:"shared,omitempty"`    // Default false.
-	Size            *string  `json:"size,omitempty"`
-	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
-	WWN             *string  `json:"wwn,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigSATA reads the text of a PVEVMConfigSATA.
-func ParsePVEVMConfigSATA(text string) (PVEVMConfigSATA, error) {
-	var v PVEVMConfigSATA
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigSATA) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigSATA) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigSATA) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigSATA{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A PVEVMConfigSCSI is a text of keys and values, such as the value of scsi. It keeps the text it was
-// read from.
-type PVEVMConfigSCSI struct {
-	File            string   `json:"file" px:"default"`
-	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
-	Backup          *bool    `json:"backup,omitempty"` // Default false.
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
-	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
-	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
-	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
-	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
-	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
-	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
-	IOPSMax         *int64   `json:"iops_max,omitempty"`
-	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
-	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
-	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
-	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
-	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
-	IOThread        *bool    `json:"iothread,omitempty"`           // Default false.
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
-	Product         *string  `json:"product,omitempty"`
-	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
-	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Ro              *bool    `json:"ro,omitempty"`        // Default false.
-	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
-	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
-	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
-	Shared          *bool    `json:"shared,omitempty"`    // Default false.
-	Size            *string  `json:"size,omitempty"`
-	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	Vendor          *string  `json:"vendor,omitempty"`
-	WError          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
-	WWN             *string  `json:"wwn,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigSCSI reads the text of a PVEVMConfigSCSI.
-func ParsePVEVMConfigSCSI(text string) (PVEVMConfigSCSI, error) {
-	var v PVEVMConfigSCSI
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigSCSI) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigSCSI) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigSCSI) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigSCSI{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // A PVEVMConfigSMBIOS1 is a text of keys and values, such as the value of smbios1. It keeps the text
 // it was read from.
 type PVEVMConfigSMBIOS1 struct {
@@ -1149,37 +806,6 @@ func (v PVEVMConfigSPICEEnhancements) MarshalText() ([]byte, error) {
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (v *PVEVMConfigSPICEEnhancements) UnmarshalText(text []byte) error {
 	*v = PVEVMConfigSPICEEnhancements{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
-// A PVEVMConfigStartup is a text of keys and values, such as the value of startup. It keeps the text
-// it was read from.
-type PVEVMConfigStartup struct {
-	Down  *int64 `json:"down,omitempty"`
-	Order *int64 `json:"order,omitempty" px:"default"`
-	Up    *int64 `json:"up,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigStartup reads the text of a PVEVMConfigStartup.
-func ParsePVEVMConfigStartup(text string) (PVEVMConfigStartup, error) {
-	var v PVEVMConfigStartup
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigStartup) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigStartup) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigStartup{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -1308,72 +934,6 @@ func (v *PVEVMConfigVGA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigVirtIO is a text of keys and values, such as the value of virtio. It keeps the text it
-// was read from.
-type PVEVMConfigVirtIO struct {
-	File            string   `json:"file" px:"default"`
-	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
-	Backup          *bool    `json:"backup,omitempty"` // Default false.
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
-	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
-	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
-	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
-	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
-	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
-	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
-	IOPSMax         *int64   `json:"iops_max,omitempty"`
-	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
-	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
-	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
-	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
-	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
-	IOThread        *bool    `json:"iothread,omitempty"`           // Default false.
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"`     // One of cdrom, disk. Default disk.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
-	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Ro              *bool    `json:"ro,omitempty"`        // Default false.
-	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
-	Shared          *bool    `json:"shared,omitempty"`    // Default false.
-	Size            *string  `json:"size,omitempty"`
-	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
-	WError          *string  `json:"werror,omitempty"`   // One of enospc, ignore, report, stop.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigVirtIO reads the text of a PVEVMConfigVirtIO.
-func ParsePVEVMConfigVirtIO(text string) (PVEVMConfigVirtIO, error) {
-	var v PVEVMConfigVirtIO
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigVirtIO) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigVirtIO) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigVirtIO) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigVirtIO{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // A PVEVMConfigVirtIOFS is a text of keys and values, such as the value of virtiofs. It keeps the text
 // it was read from.
 type PVEVMConfigVirtIOFS struct {
@@ -1437,6 +997,112 @@ func (v *PVEVMConfigWatchdog) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
+// A PVEVMDisk is a text of keys and values, such as the value of cdrom. It keeps the text it was read
+// from.
+type PVEVMDisk struct {
+	File            string   `json:"file" px:"default"`
+	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
+	Backup          *bool    `json:"backup,omitempty"` // Default false.
+	Bps             *int64   `json:"bps,omitempty"`
+	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
+	BpsRd           *int64   `json:"bps_rd,omitempty"`
+	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
+	BpsWr           *int64   `json:"bps_wr,omitempty"`
+	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
+	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
+	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
+	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
+	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
+	IOPS            *int64   `json:"iops,omitempty"`
+	IOPSMax         *int64   `json:"iops_max,omitempty"`
+	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
+	IOPSRd          *int64   `json:"iops_rd,omitempty"`
+	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
+	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
+	IOPSWr          *int64   `json:"iops_wr,omitempty"`
+	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
+	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
+	IOThread        *bool    `json:"iothread,omitempty"`           // Default false.
+	Mbps            *float64 `json:"mbps,omitempty"`
+	MbpsMax         *float64 `json:"mbps_max,omitempty"`
+	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
+	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
+	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
+	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
+	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
+	Model           *string  `json:"model,omitempty"` // At most 120 characters.
+	Product         *string  `json:"product,omitempty"`
+	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
+	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
+	Ro              *bool    `json:"ro,omitempty"`        // Default false.
+	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
+	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
+	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
+	Shared          *bool    `json:"shared,omitempty"`    // Default false.
+	Size            *string  `json:"size,omitempty"`
+	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
+	Vendor          *string  `json:"vendor,omitempty"`
+	WError          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
+	WWN             *string  `json:"wwn,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMDisk reads the text of a PVEVMDisk.
+func ParsePVEVMDisk(text string) (PVEVMDisk, error) {
+	var v PVEVMDisk
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v PVEVMDisk) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMDisk) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMDisk) UnmarshalText(text []byte) error {
+	*v = PVEVMDisk{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMMachine is a text of keys and values, such as the value of machine. It keeps the text it was
+// read from.
+type PVEVMMachine struct {
+	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
+	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
+	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
+	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
+	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMMachine reads the text of a PVEVMMachine.
+func ParsePVEVMMachine(text string) (PVEVMMachine, error) {
+	var v PVEVMMachine
+	err := v.UnmarshalText([]byte(text))
+	return v, err
+}
+
+// String returns the text that stands for v.
+func (v PVEVMMachine) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMMachine) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMMachine) UnmarshalText(text []byte) error {
+	*v = PVEVMMachine{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
 // GetPVEVMFirewallIndexParams are the parameters of [Client.GetPVEVMFirewallIndex].
 type GetPVEVMFirewallIndexParams struct {
 	Remote string `json:"remote"`
@@ -1448,15 +1114,10 @@ type GetPVEVMFirewallIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall
-func (c *Client) GetPVEVMFirewallIndex(ctx context.Context, p GetPVEVMFirewallIndexParams) ([]PVEVMFirewallIndex, error) {
-	var out []PVEVMFirewallIndex
+func (c *Client) GetPVEVMFirewallIndex(ctx context.Context, p GetPVEVMFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall", &p, &out)
 	return out, err
-}
-
-// PVEVMFirewallIndex is an element of the result of [Client.GetPVEVMFirewallIndex].
-type PVEVMFirewallIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // GetPVEVMFirewallOptionsParams are the parameters of [Client.GetPVEVMFirewallOptions].
@@ -1471,26 +1132,12 @@ type GetPVEVMFirewallOptionsParams struct {
 // Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall/options
-func (c *Client) GetPVEVMFirewallOptions(ctx context.Context, p GetPVEVMFirewallOptionsParams) (*PVEVMFirewallOptions, error) {
-	out := new(PVEVMFirewallOptions)
+func (c *Client) GetPVEVMFirewallOptions(ctx context.Context, p GetPVEVMFirewallOptionsParams) (*PVEGuestFirewallOptions, error) {
+	out := new(PVEGuestFirewallOptions)
 	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall/options", &p, out); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// PVEVMFirewallOptions is the result of [Client.GetPVEVMFirewallOptions].
-type PVEVMFirewallOptions struct {
-	DHCP        *bool   `json:"dhcp,omitempty"`          // Default false.
-	Enable      *bool   `json:"enable,omitempty"`        // Default false.
-	IPFilter    *bool   `json:"ipfilter,omitempty"`      // Default false.
-	LogLevelIn  *string `json:"log_level_in,omitempty"`  // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	LogLevelOut *string `json:"log_level_out,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	MACFilter   *bool   `json:"macfilter,omitempty"`     // Default true.
-	Ndp         *bool   `json:"ndp,omitempty"`           // Default true.
-	PolicyIn    *string `json:"policy_in,omitempty"`     // One of ACCEPT, DROP, REJECT.
-	PolicyOut   *string `json:"policy_out,omitempty"`    // One of ACCEPT, DROP, REJECT.
-	Radv        *bool   `json:"radv,omitempty"`          // Default false.
 }
 
 // UpdatePVEVMFirewallOptionsParams are the parameters of [Client.UpdatePVEVMFirewallOptions].
@@ -1533,29 +1180,10 @@ type ListPVEVMFirewallRulesParams struct {
 // Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall/rules
-func (c *Client) ListPVEVMFirewallRules(ctx context.Context, p ListPVEVMFirewallRulesParams) ([]PVEVMFirewallRuleListItem, error) {
-	var out []PVEVMFirewallRuleListItem
+func (c *Client) ListPVEVMFirewallRules(ctx context.Context, p ListPVEVMFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall/rules", &p, &out)
 	return out, err
-}
-
-// PVEVMFirewallRuleListItem is an element of the result of [Client.ListPVEVMFirewallRules].
-type PVEVMFirewallRuleListItem struct {
-	Action    string  `json:"action"`
-	Pos       int64   `json:"pos"`
-	Type      string  `json:"type"`
-	Comment   *string `json:"comment,omitempty"`
-	Dest      *string `json:"dest,omitempty"`
-	Dport     *string `json:"dport,omitempty"`
-	Enable    *int64  `json:"enable,omitempty"`
-	ICMPType  *string `json:"icmp-type,omitempty"`
-	IPVersion *int64  `json:"ipversion,omitempty"`
-	Iface     *string `json:"iface,omitempty"`
-	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
-	Macro     *string `json:"macro,omitempty"`
-	Proto     *string `json:"proto,omitempty"`
-	Source    *string `json:"source,omitempty"`
-	Sport     *string `json:"sport,omitempty"`
 }
 
 // GetPVEVMMigrateParams are the parameters of [Client.GetPVEVMMigrate].
@@ -1596,7 +1224,7 @@ type PVEVMMigrate struct {
 type PVEVMMigrateLocalDisk struct {
 	CDROM    bool   `json:"cdrom"`     // Default false.
 	IsUnused bool   `json:"is_unused"` // Default false.
-	Size     int64  `json:"size"`
+	Size     uint64 `json:"size"`      // Bytes.
 	VolID    string `json:"volid"`
 }
 
@@ -1629,30 +1257,30 @@ type MigratePVEVMParams struct {
 
 // MigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/migrate.
 //
-// Needs Resource.Migrate on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/migrate
-func (c *Client) MigratePVEVM(ctx context.Context, p MigratePVEVMParams) (string, error) {
-	var out string
+func (c *Client) MigratePVEVM(ctx context.Context, p MigratePVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/migrate", &p, &out)
 	return out, err
 }
 
-// GetPVEVMPendingParams are the parameters of [Client.GetPVEVMPending].
-type GetPVEVMPendingParams struct {
+// ListPVEVMPendingParams are the parameters of [Client.ListPVEVMPending].
+type ListPVEVMPendingParams struct {
 	Remote string  `json:"remote"` // 2 to 32 characters.
 	VMID   int64   `json:"vmid"`   // At least 1.
 	Node   *string `json:"node,omitempty"`
 }
 
-// GetPVEVMPending calls GET /pve/remotes/{remote}/qemu/{vmid}/pending.
+// ListPVEVMPending calls GET /pve/remotes/{remote}/qemu/{vmid}/pending.
 //
-// The API description does not tell what the result holds. Needs Resource.Audit on
-// /resource/{remote}/guest/{vmid}.
+// Needs Resource.Audit on /resource/{remote}/guest/{vmid}.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}/pending
-func (c *Client) GetPVEVMPending(ctx context.Context, p GetPVEVMPendingParams) (json.RawMessage, error) {
-	var out json.RawMessage
+func (c *Client) ListPVEVMPending(ctx context.Context, p ListPVEVMPendingParams) ([]PVEPendingValue, error) {
+	var out []PVEPendingValue
 	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/pending", &p, &out)
 	return out, err
 }
@@ -1674,11 +1302,12 @@ type RemoteMigratePVEVMParams struct {
 
 // RemoteMigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate.
 //
-// Needs Resource.Migrate on /resource/{remote}/guest/{vmid}. The server checks more.
+// The result names the task that does the work. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}. The server checks more.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate
-func (c *Client) RemoteMigratePVEVM(ctx context.Context, p RemoteMigratePVEVMParams) (string, error) {
-	var out string
+func (c *Client) RemoteMigratePVEVM(ctx context.Context, p RemoteMigratePVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/remote-migrate", &p, &out)
 	return out, err
 }
@@ -1692,11 +1321,12 @@ type ResumePVEVMParams struct {
 
 // ResumePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/resume.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/resume
-func (c *Client) ResumePVEVM(ctx context.Context, p ResumePVEVMParams) (string, error) {
-	var out string
+func (c *Client) ResumePVEVM(ctx context.Context, p ResumePVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/resume", &p, &out)
 	return out, err
 }
@@ -1744,11 +1374,12 @@ type ShutdownPVEVMParams struct {
 
 // ShutdownPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/shutdown.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/shutdown
-func (c *Client) ShutdownPVEVM(ctx context.Context, p ShutdownPVEVMParams) (string, error) {
-	var out string
+func (c *Client) ShutdownPVEVM(ctx context.Context, p ShutdownPVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/shutdown", &p, &out)
 	return out, err
 }
@@ -1792,11 +1423,12 @@ type CreatePVEVMSnapshotParams struct {
 
 // CreatePVEVMSnapshot calls POST /pve/remotes/{remote}/qemu/{vmid}/snapshot.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/snapshot
-func (c *Client) CreatePVEVMSnapshot(ctx context.Context, p CreatePVEVMSnapshotParams) (string, error) {
-	var out string
+func (c *Client) CreatePVEVMSnapshot(ctx context.Context, p CreatePVEVMSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/snapshot", &p, &out)
 	return out, err
 }
@@ -1811,11 +1443,12 @@ type DeletePVEVMSnapshotParams struct {
 
 // DeletePVEVMSnapshot calls DELETE /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation DELETE /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}
-func (c *Client) DeletePVEVMSnapshot(ctx context.Context, p DeletePVEVMSnapshotParams) (string, error) {
-	var out string
+func (c *Client) DeletePVEVMSnapshot(ctx context.Context, p DeletePVEVMSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodDelete, "/pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}", &p, &out)
 	return out, err
 }
@@ -1849,11 +1482,12 @@ type RollbackPVEVMSnapshotParams struct {
 
 // RollbackPVEVMSnapshot calls POST /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback
-func (c *Client) RollbackPVEVMSnapshot(ctx context.Context, p RollbackPVEVMSnapshotParams) (string, error) {
-	var out string
+func (c *Client) RollbackPVEVMSnapshot(ctx context.Context, p RollbackPVEVMSnapshotParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback", &p, &out)
 	return out, err
 }
@@ -1867,11 +1501,12 @@ type StartPVEVMParams struct {
 
 // StartPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/start.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/start
-func (c *Client) StartPVEVM(ctx context.Context, p StartPVEVMParams) (string, error) {
-	var out string
+func (c *Client) StartPVEVM(ctx context.Context, p StartPVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/start", &p, &out)
 	return out, err
 }
@@ -1898,38 +1533,38 @@ func (c *Client) GetPVEVMStatus(ctx context.Context, p GetPVEVMStatusParams) (*P
 
 // PVEVMStatus is the result of [Client.GetPVEVMStatus].
 type PVEVMStatus struct {
-	HA                 json.RawMessage `json:"ha"`
-	Status             string          `json:"status"`          // One of running, stopped.
-	VMID               int64           `json:"vmid"`            // 100 to 999999999.
-	Agent              *bool           `json:"agent,omitempty"` // Default false.
-	CPU                *float64        `json:"cpu,omitempty"`
-	CPUs               *float64        `json:"cpus,omitempty"`
-	Clipboard          *string         `json:"clipboard,omitempty"` // Always vnc.
-	DiskRead           *int64          `json:"diskread,omitempty"`
-	DiskWrite          *int64          `json:"diskwrite,omitempty"`
-	Lock               *string         `json:"lock,omitempty"`
-	MaxDisk            *int64          `json:"maxdisk,omitempty"`
-	MaxMem             *int64          `json:"maxmem,omitempty"`
-	Mem                *int64          `json:"mem,omitempty"`
-	MemHost            *int64          `json:"memhost,omitempty"`
-	Name               *string         `json:"name,omitempty"`
-	NetIn              *int64          `json:"netin,omitempty"`
-	NetOut             *int64          `json:"netout,omitempty"`
-	PID                *int64          `json:"pid,omitempty"`
-	PressureCPUFull    *float64        `json:"pressurecpufull,omitempty"`
-	PressureCPUSome    *float64        `json:"pressurecpusome,omitempty"`
-	PressureIOFull     *float64        `json:"pressureiofull,omitempty"`
-	PressureIOSome     *float64        `json:"pressureiosome,omitempty"`
-	PressureMemoryFull *float64        `json:"pressurememoryfull,omitempty"`
-	PressureMemorySome *float64        `json:"pressurememorysome,omitempty"`
-	QMPStatus          *string         `json:"qmpstatus,omitempty"`
-	RunningMachine     *string         `json:"running-machine,omitempty"`
-	RunningQEMU        *string         `json:"running-qemu,omitempty"`
-	SPICE              *bool           `json:"spice,omitempty"`  // Default false.
-	Serial             *bool           `json:"serial,omitempty"` // Default false.
-	Tags               *string         `json:"tags,omitempty"`
-	Template           *bool           `json:"template,omitempty"` // Default false.
-	Uptime             *int64          `json:"uptime,omitempty"`
+	HA                 PVEGuestHAStatus `json:"ha"`
+	Status             string           `json:"status"`          // One of running, stopped.
+	VMID               int64            `json:"vmid"`            // 100 to 999999999.
+	Agent              *bool            `json:"agent,omitempty"` // Default false.
+	CPU                *float64         `json:"cpu,omitempty"`
+	CPUs               *float64         `json:"cpus,omitempty"`
+	Clipboard          *string          `json:"clipboard,omitempty"` // Always vnc.
+	DiskRead           *uint64          `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64          `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string          `json:"lock,omitempty"`
+	MaxDisk            *uint64          `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64          `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *uint64          `json:"mem,omitempty"`     // Bytes.
+	MemHost            *uint64          `json:"memhost,omitempty"` // Bytes.
+	Name               *string          `json:"name,omitempty"`
+	NetIn              *uint64          `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64          `json:"netout,omitempty"` // Bytes.
+	PID                *int64           `json:"pid,omitempty"`
+	PressureCPUFull    *float64         `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64         `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64         `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64         `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64         `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64         `json:"pressurememorysome,omitempty"`
+	QMPStatus          *string          `json:"qmpstatus,omitempty"`
+	RunningMachine     *string          `json:"running-machine,omitempty"`
+	RunningQEMU        *string          `json:"running-qemu,omitempty"`
+	SPICE              *bool            `json:"spice,omitempty"`  // Default false.
+	Serial             *bool            `json:"serial,omitempty"` // Default false.
+	Tags               []string         `json:"tags,omitempty" px:"list"`
+	Template           *bool            `json:"template,omitempty"` // Default false.
+	Uptime             *int64           `json:"uptime,omitempty"`
 }
 
 // StopPVEVMParams are the parameters of [Client.StopPVEVM].
@@ -1941,11 +1576,12 @@ type StopPVEVMParams struct {
 
 // StopPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/stop.
 //
-// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/stop
-func (c *Client) StopPVEVM(ctx context.Context, p StopPVEVMParams) (string, error) {
-	var out string
+func (c *Client) StopPVEVM(ctx context.Context, p StopPVEVMParams) (UPID, error) {
+	var out UPID
 	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/stop", &p, &out)
 	return out, err
 }

@@ -14,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /remotes
-func (c *Client) GetRemotesIndex(ctx context.Context) ([]GetRemotesIndexItem, error) {
-	var out []GetRemotesIndexItem
+func (c *Client) GetRemotesIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes", nil, &out)
 	return out, err
-}
-
-// GetRemotesIndexItem is an element of the result of [Client.GetRemotesIndex].
-type GetRemotesIndexItem struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListRemotesMetricCollectionStatus calls GET /remotes/metric-collection/status.
@@ -63,20 +58,10 @@ func (c *Client) TriggerRemotesMetricCollection(ctx context.Context, p TriggerRe
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /remotes/remote
-func (c *Client) ListRemotes(ctx context.Context) ([]RemoteListItem, error) {
-	var out []RemoteListItem
+func (c *Client) ListRemotes(ctx context.Context) ([]RemoteConfig, error) {
+	var out []RemoteConfig
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes/remote", nil, &out)
 	return out, err
-}
-
-// RemoteListItem is an element of the result of [Client.ListRemotes].
-type RemoteListItem struct {
-	AuthID string   `json:"authid"` // 3 to 64 characters.
-	ID     string   `json:"id"`     // 2 to 32 characters.
-	Nodes  []string `json:"nodes"`
-	Token  string   `json:"token"`
-	Type   string   `json:"type"` // One of pve, pbs. Default pve.
-	WebURL *string  `json:"web-url,omitempty"`
 }
 
 // CreateRemoteParams are the parameters of [Client.CreateRemote].
@@ -109,15 +94,10 @@ type GetRemoteIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /remotes/remote/{id}
-func (c *Client) GetRemoteIndex(ctx context.Context, p GetRemoteIndexParams) ([]RemoteIndex, error) {
-	var out []RemoteIndex
+func (c *Client) GetRemoteIndex(ctx context.Context, p GetRemoteIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes/remote/{id}", &p, &out)
 	return out, err
-}
-
-// RemoteIndex is an element of the result of [Client.GetRemoteIndex].
-type RemoteIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // UpdateRemoteParams are the parameters of [Client.UpdateRemote].
@@ -173,16 +153,6 @@ func (c *Client) GetRemoteConfig(ctx context.Context, p GetRemoteConfigParams) (
 	return out, nil
 }
 
-// RemoteConfig is the result of [Client.GetRemoteConfig].
-type RemoteConfig struct {
-	AuthID string   `json:"authid"` // 3 to 64 characters.
-	ID     string   `json:"id"`     // 2 to 32 characters.
-	Nodes  []string `json:"nodes"`
-	Token  string   `json:"token"`
-	Type   string   `json:"type"` // One of pve, pbs. Default pve.
-	WebURL *string  `json:"web-url,omitempty"`
-}
-
 // ProbeRemoteCertificateParams are the parameters of [Client.ProbeRemoteCertificate].
 type ProbeRemoteCertificateParams struct {
 	ID   string `json:"id"` // 2 to 32 characters.
@@ -191,11 +161,13 @@ type ProbeRemoteCertificateParams struct {
 
 // ProbeRemoteCertificate calls POST /remotes/remote/{id}/probe-certificate.
 //
-// Needs Resource.Audit on /resource/{id}.
+// The API description does not tell what the result holds. Needs Resource.Audit on /resource/{id}.
 //
 //api:operation POST /remotes/remote/{id}/probe-certificate
-func (c *Client) ProbeRemoteCertificate(ctx context.Context, p ProbeRemoteCertificateParams) error {
-	return c.rest.Call(ctx, http.MethodPost, "/remotes/remote/{id}/probe-certificate", &p, nil)
+func (c *Client) ProbeRemoteCertificate(ctx context.Context, p ProbeRemoteCertificateParams) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.rest.Call(ctx, http.MethodPost, "/remotes/remote/{id}/probe-certificate", &p, &out)
+	return out, err
 }
 
 // ListRemoteRRDDataParams are the parameters of [Client.ListRemoteRRDData].
@@ -253,15 +225,10 @@ type RemoteVersion struct {
 // Open to every authenticated user.
 //
 //api:operation GET /remotes/tasks
-func (c *Client) GetRemoteTaskIndex(ctx context.Context) ([]RemoteTaskIndex, error) {
-	var out []RemoteTaskIndex
+func (c *Client) GetRemoteTaskIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes/tasks", nil, &out)
 	return out, err
-}
-
-// RemoteTaskIndex is an element of the result of [Client.GetRemoteTaskIndex].
-type RemoteTaskIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListRemoteTasksParams are the parameters of [Client.ListRemoteTasks].
@@ -284,24 +251,10 @@ type ListRemoteTasksParams struct {
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /remotes/tasks/list
-func (c *Client) ListRemoteTasks(ctx context.Context, p ListRemoteTasksParams) ([]RemoteTaskListItem, error) {
-	var out []RemoteTaskListItem
+func (c *Client) ListRemoteTasks(ctx context.Context, p ListRemoteTasksParams) ([]TaskListItem, error) {
+	var out []TaskListItem
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes/tasks/list", &p, &out)
 	return out, err
-}
-
-// RemoteTaskListItem is an element of the result of [Client.ListRemoteTasks].
-type RemoteTaskListItem struct {
-	Node       string  `json:"node"`
-	PID        int64   `json:"pid"`
-	PStart     int64   `json:"pstart"` // At least 0.
-	StartTime  int64   `json:"starttime"`
-	UPID       UPID    `json:"upid"` // At least 36 characters.
-	User       string  `json:"user"`
-	WorkerType string  `json:"worker_type"`
-	EndTime    *int64  `json:"endtime,omitempty"`
-	Status     *string `json:"status,omitempty"`
-	WorkerID   *string `json:"worker_id,omitempty"`
 }
 
 // RefreshRemoteTaskParams are the parameters of [Client.RefreshRemoteTask].
@@ -351,8 +304,8 @@ func (c *Client) GetRemoteTaskStatistics(ctx context.Context, p GetRemoteTaskSta
 
 // RemoteTaskStatistics is the result of [Client.GetRemoteTaskStatistics].
 type RemoteTaskStatistics struct {
-	ByRemote json.RawMessage `json:"by-remote"`
-	ByType   json.RawMessage `json:"by-type"`
+	ByRemote map[string]map[string]int64 `json:"by-remote"`
+	ByType   map[string]map[string]int64 `json:"by-type"`
 }
 
 // GetRemoteUpdateIndex calls GET /remotes/updates.
@@ -360,15 +313,10 @@ type RemoteTaskStatistics struct {
 // Open to every authenticated user.
 //
 //api:operation GET /remotes/updates
-func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]RemoteUpdateIndex, error) {
-	var out []RemoteUpdateIndex
+func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/remotes/updates", nil, &out)
 	return out, err
-}
-
-// RemoteUpdateIndex is an element of the result of [Client.GetRemoteUpdateIndex].
-type RemoteUpdateIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // RefreshRemoteUpdate calls POST /remotes/updates/refresh.

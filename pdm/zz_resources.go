@@ -14,15 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /resources
-func (c *Client) GetResourceIndex(ctx context.Context) ([]ResourceIndex, error) {
-	var out []ResourceIndex
+func (c *Client) GetResourceIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/resources", nil, &out)
 	return out, err
-}
-
-// ResourceIndex is an element of the result of [Client.GetResourceIndex].
-type ResourceIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListResourcesParams are the parameters of [Client.ListResources].
@@ -38,35 +33,35 @@ type ListResourcesParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /resources/list
-func (c *Client) ListResources(ctx context.Context, p ListResourcesParams) ([]ResourceListItem, error) {
-	var out []ResourceListItem
+func (c *Client) ListResources(ctx context.Context, p ListResourcesParams) ([]ResourceStatus, error) {
+	var out []ResourceStatus
 	err := c.rest.Call(ctx, http.MethodGet, "/resources/list", &p, &out)
 	return out, err
 }
 
-// ResourceListItem is an element of the result of [Client.ListResources].
-type ResourceListItem struct {
-	Remote    string                     `json:"remote"` // 2 to 32 characters.
-	Resources []ResourceListItemResource `json:"resources"`
-	Error     *string                    `json:"error,omitempty"`
+// ResourceStatus is an element of the result of [Client.ListResources].
+type ResourceStatus struct {
+	Remote    string                   `json:"remote"` // 2 to 32 characters.
+	Resources []ResourceStatusResource `json:"resources"`
+	Error     *string                  `json:"error,omitempty"`
 }
 
-// ResourceListItemResource is part of the result of [Client.ListResources].
-type ResourceListItemResource struct {
+// ResourceStatusResource is part of the result of [Client.ListResources].
+type ResourceStatusResource struct {
 	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
 	BackendType   *string  `json:"backend-type,omitempty"`
 	BackingDevice *string  `json:"backing-device,omitempty"`
 	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
 	CPU           *float64 `json:"cpu,omitempty"`
-	Disk          *int64   `json:"disk,omitempty"` // At least 0.
+	Disk          *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
 	ID            *string  `json:"id,omitempty"`
 	Legacy        *bool    `json:"legacy,omitempty"`
 	Level         *string  `json:"level,omitempty"`
 	Maintenance   *string  `json:"maintenance,omitempty"`
 	MaxCPU        *float64 `json:"maxcpu,omitempty"`
-	MaxDisk       *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem        *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem           *int64   `json:"mem,omitempty"`     // At least 0.
+	MaxDisk       *uint64  `json:"maxdisk,omitempty"` // At least 0. Bytes.
+	MaxMem        *uint64  `json:"maxmem,omitempty"`  // At least 0. Bytes.
+	Mem           *uint64  `json:"mem,omitempty"`     // At least 0. Bytes.
 	Name          *string  `json:"name,omitempty"`
 	Network       *string  `json:"network,omitempty"`
 	NetworkType   *string  `json:"network_type,omitempty"` // One of zone, fabric.
@@ -120,46 +115,6 @@ func (c *Client) GetResourceStatus(ctx context.Context, p GetResourceStatusParam
 	return out, nil
 }
 
-// ResourceStatus is the result of [Client.GetResourceStatus].
-type ResourceStatus struct {
-	Remote    string                   `json:"remote"` // 2 to 32 characters.
-	Resources []ResourceStatusResource `json:"resources"`
-	Error     *string                  `json:"error,omitempty"`
-}
-
-// ResourceStatusResource is part of the result of [Client.GetResourceStatus].
-type ResourceStatusResource struct {
-	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
-	BackendType   *string  `json:"backend-type,omitempty"`
-	BackingDevice *string  `json:"backing-device,omitempty"`
-	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
-	CPU           *float64 `json:"cpu,omitempty"`
-	Disk          *int64   `json:"disk,omitempty"` // At least 0.
-	ID            *string  `json:"id,omitempty"`
-	Legacy        *bool    `json:"legacy,omitempty"`
-	Level         *string  `json:"level,omitempty"`
-	Maintenance   *string  `json:"maintenance,omitempty"`
-	MaxCPU        *float64 `json:"maxcpu,omitempty"`
-	MaxDisk       *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem        *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem           *int64   `json:"mem,omitempty"`     // At least 0.
-	Name          *string  `json:"name,omitempty"`
-	Network       *string  `json:"network,omitempty"`
-	NetworkType   *string  `json:"network_type,omitempty"` // One of zone, fabric.
-	Node          *string  `json:"node,omitempty"`
-	Pool          *string  `json:"pool,omitempty"`
-	Protocol      *string  `json:"protocol,omitempty"`
-	Shared        *bool    `json:"shared,omitempty"`
-	Status        *string  `json:"status,omitempty"`
-	Storage       *string  `json:"storage,omitempty"`
-	Tags          []string `json:"tags,omitempty"`
-	Template      *bool    `json:"template,omitempty"`
-	Uptime        *int64   `json:"uptime,omitempty"` // At least 0.
-	Usage         *float64 `json:"usage,omitempty"`
-	VMID          *int64   `json:"vmid,omitempty"` // 0 to 4294967295.
-	ZoneType      *string  `json:"zone-type,omitempty"`
-}
-
 // ListResourceSubscriptionsParams are the parameters of [Client.ListResourceSubscriptions].
 type ListResourceSubscriptionsParams struct {
 	MaxAge  *int64  `json:"max-age,omitempty"` // At least 0. Default 86400.
@@ -207,135 +162,41 @@ func (c *Client) GetResourceTopEntities(ctx context.Context, p GetResourceTopEnt
 
 // ResourceTopEntities is the result of [Client.GetResourceTopEntities].
 type ResourceTopEntities struct {
-	GuestCPU   []ResourceTopEntitiesGuestCPUItem   `json:"guest-cpu"`
-	NodeCPU    []ResourceTopEntitiesNodeCPUItem    `json:"node-cpu"`
-	NodeMemory []ResourceTopEntitiesNodeMemoryItem `json:"node-memory"`
+	GuestCPU   []TopEntity `json:"guest-cpu"`
+	NodeCPU    []TopEntity `json:"node-cpu"`
+	NodeMemory []TopEntity `json:"node-memory"`
 }
 
-// ResourceTopEntitiesGuestCPUItem is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesGuestCPUItem struct {
-	RRDData  ResourceTopEntitiesGuestCPUItemRRDData  `json:"rrd-data"`
-	Remote   string                                  `json:"remote"`
-	Resource ResourceTopEntitiesGuestCPUItemResource `json:"resource"`
+// TopEntity is part of the result of [Client.GetResourceTopEntities].
+type TopEntity struct {
+	RRDData  TopEntityRRDData  `json:"rrd-data"`
+	Remote   string            `json:"remote"`
+	Resource TopEntityResource `json:"resource"`
 }
 
-// ResourceTopEntitiesGuestCPUItemRRDData is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesGuestCPUItemRRDData struct {
+// TopEntityRRDData is part of the result of [Client.GetResourceTopEntities].
+type TopEntityRRDData struct {
 	Data       []float64 `json:"data"`
 	Resolution int64     `json:"resolution"` // At least 0.
 	Start      int64     `json:"start"`      // At least 0.
 }
 
-// ResourceTopEntitiesGuestCPUItemResource is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesGuestCPUItemResource struct {
+// TopEntityResource is part of the result of [Client.GetResourceTopEntities].
+type TopEntityResource struct {
 	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
 	BackendType   *string  `json:"backend-type,omitempty"`
 	BackingDevice *string  `json:"backing-device,omitempty"`
 	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
 	CPU           *float64 `json:"cpu,omitempty"`
-	Disk          *int64   `json:"disk,omitempty"` // At least 0.
+	Disk          *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
 	ID            *string  `json:"id,omitempty"`
 	Legacy        *bool    `json:"legacy,omitempty"`
 	Level         *string  `json:"level,omitempty"`
 	Maintenance   *string  `json:"maintenance,omitempty"`
 	MaxCPU        *float64 `json:"maxcpu,omitempty"`
-	MaxDisk       *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem        *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem           *int64   `json:"mem,omitempty"`     // At least 0.
-	Name          *string  `json:"name,omitempty"`
-	Network       *string  `json:"network,omitempty"`
-	NetworkType   *string  `json:"network_type,omitempty"` // One of zone, fabric.
-	Node          *string  `json:"node,omitempty"`
-	Pool          *string  `json:"pool,omitempty"`
-	Protocol      *string  `json:"protocol,omitempty"`
-	Shared        *bool    `json:"shared,omitempty"`
-	Status        *string  `json:"status,omitempty"`
-	Storage       *string  `json:"storage,omitempty"`
-	Tags          []string `json:"tags,omitempty"`
-	Template      *bool    `json:"template,omitempty"`
-	Uptime        *int64   `json:"uptime,omitempty"` // At least 0.
-	Usage         *float64 `json:"usage,omitempty"`
-	VMID          *int64   `json:"vmid,omitempty"` // 0 to 4294967295.
-	ZoneType      *string  `json:"zone-type,omitempty"`
-}
-
-// ResourceTopEntitiesNodeCPUItem is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeCPUItem struct {
-	RRDData  ResourceTopEntitiesNodeCPUItemRRDData  `json:"rrd-data"`
-	Remote   string                                 `json:"remote"`
-	Resource ResourceTopEntitiesNodeCPUItemResource `json:"resource"`
-}
-
-// ResourceTopEntitiesNodeCPUItemRRDData is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeCPUItemRRDData struct {
-	Data       []float64 `json:"data"`
-	Resolution int64     `json:"resolution"` // At least 0.
-	Start      int64     `json:"start"`      // At least 0.
-}
-
-// ResourceTopEntitiesNodeCPUItemResource is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeCPUItemResource struct {
-	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
-	BackendType   *string  `json:"backend-type,omitempty"`
-	BackingDevice *string  `json:"backing-device,omitempty"`
-	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
-	CPU           *float64 `json:"cpu,omitempty"`
-	Disk          *int64   `json:"disk,omitempty"` // At least 0.
-	ID            *string  `json:"id,omitempty"`
-	Legacy        *bool    `json:"legacy,omitempty"`
-	Level         *string  `json:"level,omitempty"`
-	Maintenance   *string  `json:"maintenance,omitempty"`
-	MaxCPU        *float64 `json:"maxcpu,omitempty"`
-	MaxDisk       *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem        *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem           *int64   `json:"mem,omitempty"`     // At least 0.
-	Name          *string  `json:"name,omitempty"`
-	Network       *string  `json:"network,omitempty"`
-	NetworkType   *string  `json:"network_type,omitempty"` // One of zone, fabric.
-	Node          *string  `json:"node,omitempty"`
-	Pool          *string  `json:"pool,omitempty"`
-	Protocol      *string  `json:"protocol,omitempty"`
-	Shared        *bool    `json:"shared,omitempty"`
-	Status        *string  `json:"status,omitempty"`
-	Storage       *string  `json:"storage,omitempty"`
-	Tags          []string `json:"tags,omitempty"`
-	Template      *bool    `json:"template,omitempty"`
-	Uptime        *int64   `json:"uptime,omitempty"` // At least 0.
-	Usage         *float64 `json:"usage,omitempty"`
-	VMID          *int64   `json:"vmid,omitempty"` // 0 to 4294967295.
-	ZoneType      *string  `json:"zone-type,omitempty"`
-}
-
-// ResourceTopEntitiesNodeMemoryItem is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeMemoryItem struct {
-	RRDData  ResourceTopEntitiesNodeMemoryItemRRDData  `json:"rrd-data"`
-	Remote   string                                    `json:"remote"`
-	Resource ResourceTopEntitiesNodeMemoryItemResource `json:"resource"`
-}
-
-// ResourceTopEntitiesNodeMemoryItemRRDData is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeMemoryItemRRDData struct {
-	Data       []float64 `json:"data"`
-	Resolution int64     `json:"resolution"` // At least 0.
-	Start      int64     `json:"start"`      // At least 0.
-}
-
-// ResourceTopEntitiesNodeMemoryItemResource is part of the result of [Client.GetResourceTopEntities].
-type ResourceTopEntitiesNodeMemoryItemResource struct {
-	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
-	BackendType   *string  `json:"backend-type,omitempty"`
-	BackingDevice *string  `json:"backing-device,omitempty"`
-	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
-	CPU           *float64 `json:"cpu,omitempty"`
-	Disk          *int64   `json:"disk,omitempty"` // At least 0.
-	ID            *string  `json:"id,omitempty"`
-	Legacy        *bool    `json:"legacy,omitempty"`
-	Level         *string  `json:"level,omitempty"`
-	Maintenance   *string  `json:"maintenance,omitempty"`
-	MaxCPU        *float64 `json:"maxcpu,omitempty"`
-	MaxDisk       *int64   `json:"maxdisk,omitempty"` // At least 0.
-	MaxMem        *int64   `json:"maxmem,omitempty"`  // At least 0.
-	Mem           *int64   `json:"mem,omitempty"`     // At least 0.
+	MaxDisk       *uint64  `json:"maxdisk,omitempty"` // At least 0. Bytes.
+	MaxMem        *uint64  `json:"maxmem,omitempty"`  // At least 0. Bytes.
+	Mem           *uint64  `json:"mem,omitempty"`     // At least 0. Bytes.
 	Name          *string  `json:"name,omitempty"`
 	Network       *string  `json:"network,omitempty"`
 	NetworkType   *string  `json:"network_type,omitempty"` // One of zone, fabric.

@@ -13,15 +13,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /sdn
-func (c *Client) GetSDNIndex(ctx context.Context) ([]SDNIndex, error) {
-	var out []SDNIndex
+func (c *Client) GetSDNIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/sdn", nil, &out)
 	return out, err
-}
-
-// SDNIndex is an element of the result of [Client.GetSDNIndex].
-type SDNIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // ListSDNControllersParams are the parameters of [Client.ListSDNControllers].

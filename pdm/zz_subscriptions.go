@@ -13,15 +13,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /subscriptions
-func (c *Client) GetSubscriptionIndex(ctx context.Context) ([]SubscriptionIndex, error) {
-	var out []SubscriptionIndex
+func (c *Client) GetSubscriptionIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/subscriptions", nil, &out)
 	return out, err
-}
-
-// SubscriptionIndex is an element of the result of [Client.GetSubscriptionIndex].
-type SubscriptionIndex struct {
-	Subdir string `json:"subdir"`
 }
 
 // AdoptSubscriptionAllParams are the parameters of [Client.AdoptSubscriptionAll].
@@ -84,23 +79,16 @@ func (c *Client) ApplySubscriptionPending(ctx context.Context, p ApplySubscripti
 // Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/auto-assign
-func (c *Client) AutoAssignSubscriptions(ctx context.Context) (*AutoAssignSubscriptionsResult, error) {
-	out := new(AutoAssignSubscriptionsResult)
+func (c *Client) AutoAssignSubscriptions(ctx context.Context) (*SubscriptionProposal, error) {
+	out := new(SubscriptionProposal)
 	if err := c.rest.Call(ctx, http.MethodPost, "/subscriptions/auto-assign", nil, out); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// AutoAssignSubscriptionsResult is the result of [Client.AutoAssignSubscriptions].
-type AutoAssignSubscriptionsResult struct {
-	Assignments      []AutoAssignSubscriptionsResultAssignment `json:"assignments"`
-	KeysDigest       string                                    `json:"keys-digest"`
-	NodeStatusDigest string                                    `json:"node-status-digest"`
-}
-
-// AutoAssignSubscriptionsResultAssignment is part of the result of [Client.AutoAssignSubscriptions].
-type AutoAssignSubscriptionsResultAssignment struct {
+// SubscriptionAssignment is part of the result of [Client.AutoAssignSubscriptions].
+type SubscriptionAssignment struct {
 	Key         string `json:"key"`
 	Node        string `json:"node"`
 	Remote      string `json:"remote"`
@@ -108,9 +96,16 @@ type AutoAssignSubscriptionsResultAssignment struct {
 	NodeSockets *int64 `json:"node-sockets,omitempty"`
 }
 
+// SubscriptionProposal is the result of [Client.AutoAssignSubscriptions].
+type SubscriptionProposal struct {
+	Assignments      []SubscriptionAssignment `json:"assignments"`
+	KeysDigest       string                   `json:"keys-digest"`
+	NodeStatusDigest string                   `json:"node-status-digest"`
+}
+
 // BulkAssignSubscriptionsParams are the parameters of [Client.BulkAssignSubscriptions].
 type BulkAssignSubscriptionsParams struct {
-	Proposal BulkAssignSubscriptionsProposal `json:"proposal"`
+	Proposal SubscriptionProposal `json:"proposal"`
 }
 
 // BulkAssignSubscriptions calls POST /subscriptions/bulk-assign.
@@ -118,35 +113,10 @@ type BulkAssignSubscriptionsParams struct {
 // Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/bulk-assign
-func (c *Client) BulkAssignSubscriptions(ctx context.Context, p BulkAssignSubscriptionsParams) ([]BulkAssignSubscriptionsResult, error) {
-	var out []BulkAssignSubscriptionsResult
+func (c *Client) BulkAssignSubscriptions(ctx context.Context, p BulkAssignSubscriptionsParams) ([]SubscriptionAssignment, error) {
+	var out []SubscriptionAssignment
 	err := c.rest.Call(ctx, http.MethodPost, "/subscriptions/bulk-assign", &p, &out)
 	return out, err
-}
-
-// BulkAssignSubscriptionsProposal is part of [BulkAssignSubscriptionsParams].
-type BulkAssignSubscriptionsProposal struct {
-	Assignments      []BulkAssignSubscriptionsProposalAssignment `json:"assignments"`
-	KeysDigest       string                                      `json:"keys-digest"`
-	NodeStatusDigest string                                      `json:"node-status-digest"`
-}
-
-// BulkAssignSubscriptionsProposalAssignment is part of [BulkAssignSubscriptionsParams].
-type BulkAssignSubscriptionsProposalAssignment struct {
-	Key         string `json:"key"`
-	Node        string `json:"node"`
-	Remote      string `json:"remote"`
-	KeySockets  *int64 `json:"key-sockets,omitempty"` // 0 to 4294967295.
-	NodeSockets *int64 `json:"node-sockets,omitempty"`
-}
-
-// BulkAssignSubscriptionsResult is an element of the result of [Client.BulkAssignSubscriptions].
-type BulkAssignSubscriptionsResult struct {
-	Key         string `json:"key"`
-	Node        string `json:"node"`
-	Remote      string `json:"remote"`
-	KeySockets  *int64 `json:"key-sockets,omitempty"` // 0 to 4294967295.
-	NodeSockets *int64 `json:"node-sockets,omitempty"`
 }
 
 // CheckSubscriptionParams are the parameters of [Client.CheckSubscription].
@@ -192,14 +162,14 @@ type ClearSubscriptionPendingResult struct {
 // Needs System.Audit on /system.
 //
 //api:operation GET /subscriptions/keys
-func (c *Client) ListSubscriptionKeys(ctx context.Context) ([]SubscriptionKeyListItem, error) {
-	var out []SubscriptionKeyListItem
+func (c *Client) ListSubscriptionKeys(ctx context.Context) ([]SubscriptionKey, error) {
+	var out []SubscriptionKey
 	err := c.rest.Call(ctx, http.MethodGet, "/subscriptions/keys", nil, &out)
 	return out, err
 }
 
-// SubscriptionKeyListItem is an element of the result of [Client.ListSubscriptionKeys].
-type SubscriptionKeyListItem struct {
+// SubscriptionKey is an element of the result of [Client.ListSubscriptionKeys].
+type SubscriptionKey struct {
 	Key          string  `json:"key"`          // 15 to 18 characters.
 	ProductType  string  `json:"product-type"` // One of pve, pbs, pmg, pom. Default pve.
 	CheckTime    *int64  `json:"check-time,omitempty"`
@@ -255,22 +225,6 @@ func (c *Client) GetSubscriptionKey(ctx context.Context, p GetSubscriptionKeyPar
 		return nil, err
 	}
 	return out, nil
-}
-
-// SubscriptionKey is the result of [Client.GetSubscriptionKey].
-type SubscriptionKey struct {
-	Key          string  `json:"key"`          // 15 to 18 characters.
-	ProductType  string  `json:"product-type"` // One of pve, pbs, pmg, pom. Default pve.
-	CheckTime    *int64  `json:"check-time,omitempty"`
-	Level        *string `json:"level,omitempty"` // One of None, Unknown, Community, Basic, Standard, Premium. Default None.
-	NextDueDate  *string `json:"next-due-date,omitempty"`
-	Node         *string `json:"node,omitempty"`
-	PendingClear *bool   `json:"pending-clear,omitempty"`
-	ProductName  *string `json:"product-name,omitempty"`
-	Remote       *string `json:"remote,omitempty"`
-	ServerID     *string `json:"serverid,omitempty"`
-	Source       *string `json:"source,omitempty"` // One of manual, adopted. Default manual.
-	Status       *string `json:"status,omitempty"` // One of new, notfound, active, invalid, expired, suspended. Default notfound.
 }
 
 // DeleteSubscriptionKeyParams are the parameters of [Client.DeleteSubscriptionKey].

@@ -16,14 +16,14 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /access
-func (c *Client) GetAccessIndex(ctx context.Context) ([]AccessIndex, error) {
-	var out []AccessIndex
+func (c *Client) GetAccessIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/access", nil, &out)
 	return out, err
 }
 
-// AccessIndex is an element of the result of [Client.GetAccessIndex].
-type AccessIndex struct {
+// A Subdirectory is a path segment that may follow.
+type Subdirectory struct {
 	Subdir string `json:"subdir"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -465,17 +465,10 @@ func (c *Client) DeleteGroup(ctx context.Context, p DeleteGroupParams) error {
 // Open to every authenticated user.
 //
 //api:operation GET /access/openid
-func (c *Client) GetOpenIDIndex(ctx context.Context) ([]OpenIDIndex, error) {
-	var out []OpenIDIndex
+func (c *Client) GetOpenIDIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/access/openid", nil, &out)
 	return out, err
-}
-
-// OpenIDIndex is an element of the result of [Client.GetOpenIDIndex].
-type OpenIDIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetOpenIDAuthURLParams are the parameters of [Client.GetOpenIDAuthURL].

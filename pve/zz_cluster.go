@@ -32,17 +32,10 @@ type ClusterIndex struct {
 // Needs root@pam.
 //
 //api:operation GET /cluster/backup-info
-func (c *Client) GetBackupInfoIndex(ctx context.Context) ([]BackupInfoIndex, error) {
-	var out []BackupInfoIndex
+func (c *Client) GetBackupInfoIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/backup-info", nil, &out)
 	return out, err
-}
-
-// BackupInfoIndex is an element of the result of [Client.GetBackupInfoIndex].
-type BackupInfoIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListGuestsNotBackedUp calls GET /cluster/backup-info/not-backed-up.

@@ -14,17 +14,10 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /cluster/jobs
-func (c *Client) GetClusterJobIndex(ctx context.Context) ([]ClusterJobIndex, error) {
-	var out []ClusterJobIndex
+func (c *Client) GetClusterJobIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs", nil, &out)
 	return out, err
-}
-
-// ClusterJobIndex is an element of the result of [Client.GetClusterJobIndex].
-type ClusterJobIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListRealmSyncJobs calls GET /cluster/jobs/realm-sync.

@@ -354,17 +354,10 @@ type DryRunSDNResult struct {
 // Needs SDN.Audit on /sdn/fabrics. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics
-func (c *Client) GetSDNFabricIndex(ctx context.Context) ([]SDNFabricIndex, error) {
-	var out []SDNFabricIndex
+func (c *Client) GetSDNFabricIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/sdn/fabrics", nil, &out)
 	return out, err
-}
-
-// SDNFabricIndex is an element of the result of [Client.GetSDNFabricIndex].
-type SDNFabricIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetSDNFabricsAndNodesParams are the parameters of [Client.GetSDNFabricsAndNodes].

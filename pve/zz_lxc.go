@@ -377,17 +377,10 @@ type GetContainerIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}
-func (c *Client) GetContainerIndex(ctx context.Context, p GetContainerIndexParams) ([]ContainerIndex, error) {
-	var out []ContainerIndex
+func (c *Client) GetContainerIndex(ctx context.Context, p GetContainerIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}", &p, &out)
 	return out, err
-}
-
-// ContainerIndex is an element of the result of [Client.GetContainerIndex].
-type ContainerIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // DeleteContainerParams are the parameters of [Client.DeleteContainer].
@@ -1738,17 +1731,10 @@ type GetContainerStatusIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/status
-func (c *Client) GetContainerStatusIndex(ctx context.Context, p GetContainerStatusIndexParams) ([]ContainerStatusIndex, error) {
-	var out []ContainerStatusIndex
+func (c *Client) GetContainerStatusIndex(ctx context.Context, p GetContainerStatusIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/lxc/{vmid}/status", &p, &out)
 	return out, err
-}
-
-// ContainerStatusIndex is an element of the result of [Client.GetContainerStatusIndex].
-type ContainerStatusIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetContainerStatusCurrentParams are the parameters of [Client.GetContainerStatusCurrent].

@@ -401,7 +401,7 @@ type VMDisk struct {
 	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
 	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
 	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
-	Model           []string `json:"model,omitempty" px:"sshkeys"`
+	Model           *string  `json:"model,omitempty"` // At most 120 characters.
 	Product         *string  `json:"product,omitempty"`
 	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
 	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
@@ -409,7 +409,7 @@ type VMDisk struct {
 	Ro              *bool    `json:"ro,omitempty"`
 	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	SSD             *bool    `json:"ssd,omitempty"`
-	Serial          []string `json:"serial,omitempty" px:"sshkeys"`
+	Serial          *string  `json:"serial,omitempty"` // At most 60 characters.
 	Shared          *bool    `json:"shared,omitempty"` // Default false.
 	Size            *string  `json:"size,omitempty"`
 	Snapshot        *bool    `json:"snapshot,omitempty"`
@@ -1038,17 +1038,10 @@ type GetVMIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}
-func (c *Client) GetVMIndex(ctx context.Context, p GetVMIndexParams) ([]VMIndex, error) {
-	var out []VMIndex
+func (c *Client) GetVMIndex(ctx context.Context, p GetVMIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/qemu/{vmid}", &p, &out)
 	return out, err
-}
-
-// VMIndex is an element of the result of [Client.GetVMIndex].
-type VMIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // DeleteVMParams are the parameters of [Client.DeleteVM].

@@ -20,17 +20,10 @@ type GetVMStatusIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/status
-func (c *Client) GetVMStatusIndex(ctx context.Context, p GetVMStatusIndexParams) ([]VMStatusIndex, error) {
-	var out []VMStatusIndex
+func (c *Client) GetVMStatusIndex(ctx context.Context, p GetVMStatusIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/qemu/{vmid}/status", &p, &out)
 	return out, err
-}
-
-// VMStatusIndex is an element of the result of [Client.GetVMStatusIndex].
-type VMStatusIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetVMStatusCurrentParams are the parameters of [Client.GetVMStatusCurrent].

@@ -43,17 +43,10 @@ type GetNodeSDNFabricIndexParams struct {
 // Needs SDN.Audit on /sdn/fabrics/{fabric}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/fabrics/{fabric}
-func (c *Client) GetNodeSDNFabricIndex(ctx context.Context, p GetNodeSDNFabricIndexParams) ([]NodeSDNFabricIndex, error) {
-	var out []NodeSDNFabricIndex
+func (c *Client) GetNodeSDNFabricIndex(ctx context.Context, p GetNodeSDNFabricIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/fabrics/{fabric}", &p, &out)
 	return out, err
-}
-
-// NodeSDNFabricIndex is an element of the result of [Client.GetNodeSDNFabricIndex].
-type NodeSDNFabricIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListNodeSDNFabricInterfacesParams are the parameters of [Client.ListNodeSDNFabricInterfaces].
@@ -144,17 +137,10 @@ type GetNodeSDNVNetIndexParams struct {
 // Open to every authenticated user, within limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}
-func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]NodeSDNVNetIndex, error) {
-	var out []NodeSDNVNetIndex
+func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/vnets/{vnet}", &p, &out)
 	return out, err
-}
-
-// NodeSDNVNetIndex is an element of the result of [Client.GetNodeSDNVNetIndex].
-type NodeSDNVNetIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListNodeSDNVNetMACVRFParams are the parameters of [Client.ListNodeSDNVNetMACVRF].
@@ -218,17 +204,10 @@ type GetNodeSDNZoneIndexParams struct {
 // Needs SDN.Audit on /sdn/zones/{zone}.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}
-func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]NodeSDNZoneIndex, error) {
-	var out []NodeSDNZoneIndex
+func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/sdn/zones/{zone}", &p, &out)
 	return out, err
-}
-
-// NodeSDNZoneIndex is an element of the result of [Client.GetNodeSDNZoneIndex].
-type NodeSDNZoneIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListNodeSDNZoneBridgesParams are the parameters of [Client.ListNodeSDNZoneBridges].

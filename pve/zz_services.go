@@ -61,17 +61,10 @@ type GetNodeServiceIndexParams struct {
 // Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/services/{service}
-func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]NodeServiceIndex, error) {
-	var out []NodeServiceIndex
+func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/services/{service}", &p, &out)
 	return out, err
-}
-
-// NodeServiceIndex is an element of the result of [Client.GetNodeServiceIndex].
-type NodeServiceIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ReloadNodeServiceParams are the parameters of [Client.ReloadNodeService].

@@ -67,17 +67,10 @@ type GetNodeStorageIndexParams struct {
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}
-func (c *Client) GetNodeStorageIndex(ctx context.Context, p GetNodeStorageIndexParams) ([]NodeStorageIndex, error) {
-	var out []NodeStorageIndex
+func (c *Client) GetNodeStorageIndex(ctx context.Context, p GetNodeStorageIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/storage/{storage}", &p, &out)
 	return out, err
-}
-
-// NodeStorageIndex is an element of the result of [Client.GetNodeStorageIndex].
-type NodeStorageIndex struct {
-	Subdir string `json:"subdir"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // ListVolumesParams are the parameters of [Client.ListVolumes].

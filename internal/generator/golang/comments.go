@@ -198,6 +198,8 @@ func (g *generator) structureComment(v structureView, s *openapi3.Schema, owner 
 		if startsWithVowel(v.Name) {
 			text = "An" + text[1:]
 		}
+	case v.Name == "Subdirectory":
+		text = "A Subdirectory is a path segment that may follow."
 	case inParams:
 		text = fmt.Sprintf("%s is part of [%sParams].", v.Name, owner)
 	case where == "":

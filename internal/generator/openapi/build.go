@@ -162,6 +162,7 @@ func Build(doc *apidoc.Document, opts Options) (*Result, error) {
 		return nil, err
 	}
 	b.names = names
+	b.shareIndexes(namer)
 	b.result.Notes = append(b.result.Notes, notes...)
 
 	b.begin()
@@ -177,6 +178,27 @@ func Build(doc *apidoc.Document, opts Options) (*Result, error) {
 		return nil, err
 	}
 	return &b.result, nil
+}
+
+// shareIndexes gives all indexes whose elements only hold "subdir" one type.
+func (b *builder) shareIndexes(n *namer) {
+	var t *sharedType
+	for _, op := range b.ops {
+		items := op.Returns.Items
+		if !n.isIndex(op) || items == nil || len(items.Properties) != 1 || b.shared[items] != nil {
+			continue
+		}
+		if s := items.Properties["subdir"]; s == nil || s.Type != "string" {
+			continue
+		}
+		if t == nil {
+			t = &sharedType{name: "Subdirectory", schema: items, first: place{op, "returns[]", items}}
+			if b.shared == nil {
+				b.shared = map[*apidoc.Schema]*sharedType{}
+			}
+		}
+		b.shared[items] = t
+	}
 }
 
 // reload writes doc and reads it again, so that references are resolved and

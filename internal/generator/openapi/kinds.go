@@ -13,9 +13,10 @@ func (b *builder) kind(op *apidoc.Operation) string {
 		if b.strict && k == ruleStream(op) {
 			b.problem("streams: %s: the rule says %s by itself: drop the entry", opKey(op), k)
 		}
-		return k
-	}
-	if k := ruleStream(op); k != "" {
+		if k != "json" {
+			return k
+		}
+	} else if k := ruleStream(op); k != "" {
 		return k
 	}
 	r := op.Returns

@@ -50,8 +50,8 @@ type Overlay struct {
 	// or reads badly.
 	Types map[string]string `yaml:"types"`
 
-	// Streams gives the operations that carry no JSON: upload, download or
-	// websocket, where the description does not say so.
+	// Streams gives the operations that carry no JSON (upload, download or
+	// websocket), or that do (json), where the description does not say so.
 	Streams map[string]string `yaml:"streams"`
 
 	Exceptions []Exception `yaml:"exceptions"`
@@ -139,8 +139,8 @@ func (ov *Overlay) check() error {
 		}
 	}
 	for op, kind := range ov.Streams {
-		if kind != "upload" && kind != "download" && kind != "websocket" {
-			say("streams: %s: %q is none of upload, download, websocket", op, kind)
+		if kind != "upload" && kind != "download" && kind != "websocket" && kind != "json" {
+			say("streams: %s: %q is none of upload, download, websocket, json", op, kind)
 		}
 	}
 	if len(problems) > 0 {

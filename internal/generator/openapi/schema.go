@@ -159,6 +159,8 @@ func (b *builder) text(s *apidoc.Schema, o *openapi3.Schema, p position) {
 		if len(s.FormatSchema.Properties) == 0 {
 			b.problem("%s: a property string without keys", p)
 		}
+	case p.props && s.Format == "urlencoded":
+		// A disk's serial or model is one text, escaped: no list of keys.
 	case isList(s) && !p.root:
 		o.Extensions[XList] = ","
 		if s.Format == "urlencoded" {
