@@ -159,7 +159,71 @@ func (c *Client) WaitTask(ctx context.Context, upid UPID, opts ...WaitOption) (T
 	if err != nil {
 		return TaskResult{}, err
 	}
-	return w.wait(ctx)
+	for {
+		result, done, err := w.look(ctx)
+		if done || err != nil {
+			return result, err
+		}
+		if err := pause(ctx, time.Until(w.next)); err != nil {
+			return TaskResult{}, w.ended(ctx, err)
+		}
+	}
+}
+
+// WaitTasks waits for several tasks in one loop until all have ended. The results have
+// the order of upids; where a task failed, its result is empty and its [*TaskError] is
+// one of those that the error joins. When ctx ends, the error holds a [*TaskWaitError]
+// for every task that still runs.
+func (c *Client) WaitTasks(ctx context.Context, upids []UPID, opts ...WaitOption) ([]TaskResult, error) {
+	config := waitConfig{minPoll: 50 * time.Millisecond, maxPoll: 2 * time.Second, tail: 20, grace: taskGrace}
+	for _, opt := range opts {
+		opt(&config)
+	}
+	results := make([]TaskResult, len(upids))
+	watches := make(map[int]*taskWatch, len(upids))
+	for i, upid := range upids {
+		if upid == "" {
+			continue
+		}
+		w, err := c.newTaskWatch(upid, config)
+		if err != nil {
+			return results, err
+		}
+		watches[i] = w
+	}
+	failures := make([]error, len(upids))
+	for len(watches) > 0 {
+		var next time.Time
+		for i := range upids {
+			w := watches[i]
+			if w == nil {
+				continue
+			}
+			if time.Now().Before(w.next) && ctx.Err() == nil {
+				next = earlier(next, w.next)
+				continue
+			}
+			result, done, err := w.look(ctx)
+			if done || err != nil {
+				results[i], failures[i] = result, err
+				delete(watches, i)
+				continue
+			}
+			next = earlier(next, w.next)
+		}
+		if len(watches) > 0 {
+			_ = pause(ctx, time.Until(next)) // an ended context shows at the next look
+		}
+	}
+	return results, errors.Join(failures...)
+}
+
+// earlier returns the earlier of two times, where the zero time is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // A taskWatch follows one task.
@@ -171,6 +235,9 @@ type taskWatch struct {
 	log    taskLog
 	begun  time.Time
 	doubts int
+
+	interval time.Duration
+	next     time.Time // when to look again
 }
 
 // taskPaths are where the API shows one task.
@@ -216,20 +283,15 @@ func (c *Client) newTaskWatch(upid UPID, config waitConfig) (*taskWatch, error) 
 	return w, nil
 }
 
-func (w *taskWatch) wait(ctx context.Context) (TaskResult, error) {
-	for interval := w.config.minPoll; ; interval = min(interval+interval/2, w.config.maxPoll) {
-		result, done, err := w.look(ctx)
-		if done || err != nil {
-			return result, err
-		}
-		if err := pause(ctx, interval); err != nil {
-			return TaskResult{}, w.ended(ctx, err)
-		}
-	}
-}
-
 // look asks for the task once. It reports done when there is nothing to wait for.
 func (w *taskWatch) look(ctx context.Context) (result TaskResult, done bool, err error) {
+	defer func() {
+		w.interval = min(max(w.interval+w.interval/2, w.config.minPoll), w.config.maxPoll)
+		w.next = time.Now().Add(w.interval)
+	}()
+	if ctx.Err() != nil {
+		return TaskResult{}, false, w.ended(ctx, ctx.Err())
+	}
 	var status taskStatus
 	err = w.client.Call(ctx, http.MethodGet, w.paths.status, &w.paths.params, &status)
 	switch {

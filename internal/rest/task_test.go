@@ -331,6 +331,54 @@ func TestForeignTasks(t *testing.T) {
 	}
 }
 
+func TestWaitTasks(t *testing.T) {
+	t.Parallel()
+	upid := func(vmid int) UPID {
+		return UPID(fmt.Sprintf("UPID:pve1:000011A5:00052BA7:6B0E103A:qmstart:%d:root@pam:", vmid))
+	}
+	looks := map[string]int{}
+	rt := roundTripper(func(req *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(req.URL.Path, "/log") {
+			return memoryAnswer(200, "OK", `{"data":[]}`), nil
+		}
+		looks[req.URL.Path]++
+		switch {
+		case strings.Contains(req.URL.Path, ":103:"):
+			return stillRunning(), nil
+		case strings.Contains(req.URL.Path, ":102:"):
+			return stopped("VM is locked (backup)"), nil
+		case looks[req.URL.Path] < 4:
+			return stillRunning(), nil
+		}
+		return stopped("WARNINGS: 1"), nil
+	})
+	client, err := New(Product{}, "pve1", WithTransport(rt))
+	require.NoError(t, err)
+
+	synctest.Test(t, func(t *testing.T) {
+		results, err := client.WaitTasks(t.Context(), []UPID{upid(100), "", upid(102), upid(101)})
+		assert.Equal(t, []TaskResult{
+			{UPID: upid(100), ExitStatus: "WARNINGS: 1", Warnings: 1}, {}, {}, {UPID: upid(101), ExitStatus: "WARNINGS: 1", Warnings: 1},
+		}, results)
+		failed, ok := errors.AsType[*TaskError](err)
+		require.True(t, ok, "%v", err)
+		assert.Equal(t, upid(102), failed.UPID)
+		assert.ErrorIs(t, err, ErrLocked)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = client.WaitTasks(ctx, []UPID{upid(103), upid(100)})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorContains(t, err, string(upid(103)))
+		assert.NotContains(t, err.Error(), string(upid(100)), "that one has ended")
+	})
+	results, err := client.WaitTasks(t.Context(), nil)
+	require.NoError(t, err)
+	assert.Empty(t, results)
+	_, err = client.WaitTasks(t.Context(), []UPID{"100"})
+	assert.ErrorIs(t, err, ErrInvalidParameter)
+}
+
 func TestTaskSecrets(t *testing.T) {
 	t.Parallel()
 	server := &taskServer{script: []*http.Response{stopped("cannot use " + canaryToken)}, lines: func(int) []string { return []string{"with " + canaryToken} }}
