@@ -7,12 +7,17 @@ import (
 
 // zoneOf is the SDN zone of a bridge. Bridges that are no vnets, known or
 // not, are in the zone of the node's own networks.
-func (cl *cluster) zoneOf(bridge string) string { return "localnetwork" }
+func (cl *cluster) zoneOf(bridge string) string {
+	if zone := cl.vnetZone(bridge); zone != "" {
+		return zone
+	}
+	return "localnetwork"
+}
 
 // hasBridge tells whether a guest on a node can use a bridge.
 func (cl *cluster) hasBridge(node, bridge string) bool {
 	n := cl.Nodes[node]
-	return n != nil && n.Ifaces[bridge] != nil && n.Ifaces[bridge].Active
+	return n != nil && n.Ifaces[bridge] != nil && n.Ifaces[bridge].Active || cl.vnetOn(node, bridge)
 }
 
 // theGuest returns the guest of the call's path, or the error that its config

@@ -116,10 +116,6 @@ func backupCreate(c *call) (any, error) {
 	return nil, nil
 }
 
-// vnetIfaces lists the virtual networks that are applied as interfaces of a
-// node.
-func (c *call) vnetIfaces() []map[string]any { return nil }
-
 // consoleProxy answers the calls that open a terminal, which have no terminal
 // behind them here.
 func consoleProxy(c *call) (any, error) {

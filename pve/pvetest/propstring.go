@@ -93,7 +93,7 @@ func (v *validator) propString(path string, schema *apidoc.Schema, text string) 
 	var b strings.Builder
 	b.WriteString("format error\n")
 	for _, k := range slices.Sorted(maps.Keys(errs)) {
-		b.WriteString(k + ": " + strings.TrimSuffix(errs[k], "\n") + "\n")
+		b.WriteString(k + ": " + errs[k] + "\n")
 	}
 	return b.String()
 }

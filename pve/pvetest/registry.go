@@ -32,6 +32,7 @@ func registrations() []func(*registry) {
 		registerHA,
 		registerMisc,
 		registerFirewall,
+		registerSDN,
 		registerTasks,
 		registerGuests,   // guest_*.go
 		registerStorages, // storage_*.go

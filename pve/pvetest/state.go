@@ -21,6 +21,7 @@ type cluster struct {
 	HA       map[string]*haResource        `json:"ha"`       // by sid
 	Sections map[string]map[string]section `json:"sections"` // other configuration: kind, then id
 
+	SDN       *sdn                 `json:"sdn,omitempty"`
 	Firewalls map[string]*firewall `json:"firewalls"` // "cluster", "node/pve1", "vm/100", "group/web"
 
 	// NoQuorum makes every write fail.
