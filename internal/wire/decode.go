@@ -15,6 +15,7 @@ import (
 //   - A string is read from a bare number or boolean, whose literal is kept.
 //   - A list is read from an array or from text with separators.
 //   - null is an absent value, and so is "" where a number is wanted: a nil pointer, a zero value.
+//   - An any holds what encoding/json would put there, with numbers as [json.Number].
 //   - Keys match exactly; the last of several equal keys counts; unknown keys are ignored,
 //     unless the struct has a px:"extra" map.
 //

@@ -88,8 +88,8 @@ type structInfo struct {
 	sorted   []*fieldInfo // by name; families and extra left out
 	families []*fieldInfo
 	extra    *fieldInfo
-	raw      int  // index of the text a property string was parsed from; -1: no property string
-	quotes   bool // of a property string: values may be quoted
+	raw      int          // index of the text a property string was parsed from; -1: no property string
+	quotes   bool         // of a property string: values may be quoted
 	table    []*fieldInfo // by hash, open addressing
 	mask     uint32
 }
