@@ -211,8 +211,8 @@ type PVEContainerConfigMP struct {
 	KeepAttrs    *bool   `json:"keepattrs,omitempty"` // Default false.
 	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`     // Default false.
+	RO           *bool   `json:"ro,omitempty"`        // Default false.
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
-	Ro           *bool   `json:"ro,omitempty"`        // Default false.
 	Shared       *bool   `json:"shared,omitempty"`    // Default false.
 	Size         *string `json:"size,omitempty"`
 
@@ -291,8 +291,8 @@ type PVEContainerConfigRootFS struct {
 	IDMap        *string `json:"idmap,omitempty"`
 	MountOptions *string `json:"mountoptions,omitempty"`
 	Quota        *bool   `json:"quota,omitempty"`     // Default false.
+	RO           *bool   `json:"ro,omitempty"`        // Default false.
 	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
-	Ro           *bool   `json:"ro,omitempty"`        // Default false.
 	Shared       *bool   `json:"shared,omitempty"`    // Default false.
 	Size         *string `json:"size,omitempty"`
 

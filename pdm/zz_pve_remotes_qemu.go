@@ -170,20 +170,20 @@ type PVEVMConfig struct {
 	SCSI               map[int]PVEVMDisk             `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW             *string                       `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1            *PVEVMConfigSMBIOS1           `json:"smbios1,omitempty"`
+	SMP                *int64                        `json:"smp,omitempty"` // At least 1. Default 1.
 	SPICEEnhancements  *PVEVMConfigSPICEEnhancements `json:"spice_enhancements,omitempty"`
 	SSHKeys            *string                       `json:"sshkeys,omitempty"`
 	SearchDomain       *string                       `json:"searchdomain,omitempty"`
 	Serial             map[int]string                `json:"serial[n],omitempty"` // serial0 to serial3.
 	Shares             *int64                        `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
-	Smp                *int64                        `json:"smp,omitempty"`       // At least 1. Default 1.
 	SnapTime           *int64                        `json:"snaptime,omitempty"`  // At least 0.
 	Sockets            *int64                        `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate          *string                       `json:"startdate,omitempty"` // Default now.
 	Startup            *PVEGuestStartup              `json:"startup,omitempty"`
+	TDF                *bool                         `json:"tdf,omitempty"` // Default false.
 	TPMState0          *PVEVMConfigTPMState0         `json:"tpmstate0,omitempty"`
 	Tablet             *bool                         `json:"tablet,omitempty"` // Default true.
 	Tags               []string                      `json:"tags,omitempty" px:"list"`
-	Tdf                *bool                         `json:"tdf,omitempty"`       // Default false.
 	Template           *bool                         `json:"template,omitempty"`  // Default false.
 	USB                map[int]PVEVMConfigUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
 	Unused             map[int]PVEVMConfigUnused     `json:"unused[n],omitempty"` // unused0 to unused255.
@@ -1034,8 +1034,8 @@ type PVEVMDisk struct {
 	Product         *string  `json:"product,omitempty"`
 	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
 	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
+	RO              *bool    `json:"ro,omitempty"`        // Default false.
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Ro              *bool    `json:"ro,omitempty"`        // Default false.
 	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
 	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.

@@ -171,10 +171,10 @@ type ClusterOptionsReplication struct {
 
 // ClusterOptionsTagStyle is part of the result of [Client.GetClusterOptions].
 type ClusterOptionsTagStyle struct {
-	CaseSensitive *bool   `json:"case-sensitive,omitempty"` // Default false.
-	ColorMap      *string `json:"color-map,omitempty"`
-	Ordering      *string `json:"ordering,omitempty"` // One of config, alphabetical. Default alphabetical.
-	Shape         *string `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
+	CaseSensitive *bool    `json:"case-sensitive,omitempty"` // Default false.
+	ColorMap      []string `json:"color-map,omitempty" px:"list"`
+	Ordering      *string  `json:"ordering,omitempty"` // One of config, alphabetical. Default alphabetical.
+	Shape         *string  `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
 }
 
 // ClusterOptionsU2f is part of the result of [Client.GetClusterOptions].
@@ -185,8 +185,8 @@ type ClusterOptionsU2f struct {
 
 // ClusterOptionsUserTagAccess is part of the result of [Client.GetClusterOptions].
 type ClusterOptionsUserTagAccess struct {
-	UserAllow     *string `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
-	UserAllowList *string `json:"user-allow-list,omitempty"`
+	UserAllow     *string  `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
+	UserAllowList []string `json:"user-allow-list,omitempty" px:"list"`
 }
 
 // ClusterOptionsWebAuthn is part of the result of [Client.GetClusterOptions].
@@ -468,10 +468,10 @@ func (v *UpdateClusterOptionsNotify) UnmarshalText(text []byte) error {
 // A UpdateClusterOptionsTagStyle is a text of keys and values, such as the value of tag-style. It
 // keeps the text it was read from.
 type UpdateClusterOptionsTagStyle struct {
-	CaseSensitive *bool   `json:"case-sensitive,omitempty"` // Default false.
-	ColorMap      *string `json:"color-map,omitempty"`
-	Ordering      *string `json:"ordering,omitempty"` // One of config, alphabetical. Default alphabetical.
-	Shape         *string `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
+	CaseSensitive *bool    `json:"case-sensitive,omitempty"` // Default false.
+	ColorMap      []string `json:"color-map,omitempty" px:"list=;"`
+	Ordering      *string  `json:"ordering,omitempty"` // One of config, alphabetical. Default alphabetical.
+	Shape         *string  `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -532,8 +532,8 @@ func (v *UpdateClusterOptionsU2f) UnmarshalText(text []byte) error {
 // A UpdateClusterOptionsUserTagAccess is a text of keys and values, such as the value of
 // user-tag-access. It keeps the text it was read from.
 type UpdateClusterOptionsUserTagAccess struct {
-	UserAllow     *string `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
-	UserAllowList *string `json:"user-allow-list,omitempty"`
+	UserAllow     *string  `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
+	UserAllowList []string `json:"user-allow-list,omitempty" px:"list=;"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 

@@ -71,7 +71,7 @@ type CreateContainerParams struct {
 	Cores              *int64                        `json:"cores,omitempty"`       // 1 to 8192.
 	Debug              *bool                         `json:"debug,omitempty"`       // Default false.
 	Description        *string                       `json:"description,omitempty"` // At most 8192 characters.
-	Dev                map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0, dev1, and so on.
+	Dev                map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0 to dev255.
 	Entrypoint         *string                       `json:"entrypoint,omitempty"`  // Default /sbin/init. Since 9.1.
 	Env                *string                       `json:"env,omitempty"`         // Since 9.1.
 	Features           *ContainerFeatures            `json:"features,omitempty"`
@@ -81,10 +81,10 @@ type CreateContainerParams struct {
 	Hostname           *string                       `json:"hostname,omitempty"` // At most 255 characters.
 	IgnoreUnpackErrors *bool                         `json:"ignore-unpack-errors,omitempty"`
 	Lock               *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
-	MP                 map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0, mp1, and so on.
+	MP                 map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0 to mp255.
 	Memory             *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
 	Nameserver         []string                      `json:"nameserver,omitempty" px:"list"`
-	Net                map[int]ContainerNet          `json:"net[n],omitempty"`   // net0, net1, and so on.
+	Net                map[int]ContainerNet          `json:"net[n],omitempty"`   // net0 to net31.
 	OSType             *string                       `json:"ostype,omitempty"`   // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot             *bool                         `json:"onboot,omitempty"`   // Default false.
 	Password           *string                       `json:"password,omitempty"` // At least 5 characters.
@@ -104,7 +104,7 @@ type CreateContainerParams struct {
 	Timezone           *string                       `json:"timezone,omitempty"`
 	Unique             *bool                         `json:"unique,omitempty"`       // Needs restore as well.
 	Unprivileged       *bool                         `json:"unprivileged,omitempty"` // Default false.
-	Unused             map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0, unused1, and so on.
+	Unused             map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
 // CreateContainer calls POST /nodes/{node}/lxc.
@@ -155,12 +155,12 @@ func (v *ContainerDevice) UnmarshalText(text []byte) error {
 // A ContainerFeatures is a text of keys and values, such as the value of features. It keeps the text
 // it was read from.
 type ContainerFeatures struct {
-	ForceRwSys *bool   `json:"force_rw_sys,omitempty"` // Default false.
-	Fuse       *bool   `json:"fuse,omitempty"`         // Default false.
-	Keyctl     *bool   `json:"keyctl,omitempty"`       // Default false.
-	Mknod      *bool   `json:"mknod,omitempty"`        // Default false.
-	Mount      *string `json:"mount,omitempty"`
-	Nesting    *bool   `json:"nesting,omitempty"` // Default false.
+	ForceRwSys *bool    `json:"force_rw_sys,omitempty"` // Default false.
+	Fuse       *bool    `json:"fuse,omitempty"`         // Default false.
+	Keyctl     *bool    `json:"keyctl,omitempty"`       // Default false.
+	Mknod      *bool    `json:"mknod,omitempty"`        // Default false.
+	Mount      []string `json:"mount,omitempty" px:"list=;"`
+	Nesting    *bool    `json:"nesting,omitempty"` // Default false.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -189,18 +189,18 @@ func (v *ContainerFeatures) UnmarshalText(text []byte) error {
 // A ContainerMountPoint is a text of keys and values, such as the value of mp. It keeps the text it
 // was read from.
 type ContainerMountPoint struct {
-	MP           string  `json:"mp"`
-	Volume       string  `json:"volume" px:"default"`
-	ACL          *bool   `json:"acl,omitempty"`
-	Backup       *bool   `json:"backup,omitempty"`
-	IDMap        *string `json:"idmap,omitempty"`
-	KeepAttrs    *bool   `json:"keepattrs,omitempty"` // Default false.
-	MountOptions *string `json:"mountoptions,omitempty"`
-	Quota        *bool   `json:"quota,omitempty"`
-	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
-	Ro           *bool   `json:"ro,omitempty"`
-	Shared       *bool   `json:"shared,omitempty"` // Default false.
-	Size         *string `json:"size,omitempty"`
+	MP           string   `json:"mp"`
+	Volume       string   `json:"volume" px:"default"`
+	ACL          *bool    `json:"acl,omitempty"`
+	Backup       *bool    `json:"backup,omitempty"`
+	IDMap        *string  `json:"idmap,omitempty"`
+	KeepAttrs    *bool    `json:"keepattrs,omitempty"` // Default false.
+	MountOptions []string `json:"mountoptions,omitempty" px:"list=;"`
+	Quota        *bool    `json:"quota,omitempty"`
+	RO           *bool    `json:"ro,omitempty"`
+	Replicate    *bool    `json:"replicate,omitempty"` // Default true.
+	Shared       *bool    `json:"shared,omitempty"`    // Default false.
+	Size         *string  `json:"size,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -242,7 +242,7 @@ type ContainerNet struct {
 	MTU         *int64   `json:"mtu,omitempty"` // 64 to 65535.
 	Rate        *float64 `json:"rate,omitempty"`
 	Tag         *int64   `json:"tag,omitempty"` // 1 to 4094.
-	Trunks      *string  `json:"trunks,omitempty"`
+	Trunks      []string `json:"trunks,omitempty" px:"list=;"`
 	Type        *string  `json:"type,omitempty"` // Always veth.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
@@ -272,15 +272,15 @@ func (v *ContainerNet) UnmarshalText(text []byte) error {
 // A ContainerRootFS is a text of keys and values, such as the value of rootfs. It keeps the text it
 // was read from.
 type ContainerRootFS struct {
-	Volume       string  `json:"volume" px:"default"`
-	ACL          *bool   `json:"acl,omitempty"`
-	IDMap        *string `json:"idmap,omitempty"`
-	MountOptions *string `json:"mountoptions,omitempty"`
-	Quota        *bool   `json:"quota,omitempty"`
-	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
-	Ro           *bool   `json:"ro,omitempty"`
-	Shared       *bool   `json:"shared,omitempty"` // Default false.
-	Size         *string `json:"size,omitempty"`
+	Volume       string   `json:"volume" px:"default"`
+	ACL          *bool    `json:"acl,omitempty"`
+	IDMap        *string  `json:"idmap,omitempty"`
+	MountOptions []string `json:"mountoptions,omitempty" px:"list=;"`
+	Quota        *bool    `json:"quota,omitempty"`
+	RO           *bool    `json:"ro,omitempty"`
+	Replicate    *bool    `json:"replicate,omitempty"` // Default true.
+	Shared       *bool    `json:"shared,omitempty"`    // Default false.
+	Size         *string  `json:"size,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -461,7 +461,7 @@ type ContainerConfig struct {
 	Cores        *int64                        `json:"cores,omitempty"`       // 1 to 8192.
 	Debug        *bool                         `json:"debug,omitempty"`       // Default false.
 	Description  *string                       `json:"description,omitempty"` // At most 8192 characters.
-	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0, dev1, and so on.
+	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0 to dev255.
 	Digest       *string                       `json:"digest,omitempty"`
 	Entrypoint   *string                       `json:"entrypoint,omitempty"` // Default /sbin/init.
 	Env          *string                       `json:"env,omitempty"`
@@ -470,10 +470,10 @@ type ContainerConfig struct {
 	Hostname     *string                       `json:"hostname,omitempty"` // At most 255 characters.
 	LXC          [][]string                    `json:"lxc,omitempty"`
 	Lock         *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
-	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0, mp1, and so on.
+	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0 to mp255.
 	Memory       *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
 	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
-	Net          map[int]ContainerNet          `json:"net[n],omitempty"` // net0, net1, and so on.
+	Net          map[int]ContainerNet          `json:"net[n],omitempty"` // net0 to net31.
 	OSType       *string                       `json:"ostype,omitempty"` // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"` // Default false.
 	Parent       *string                       `json:"parent,omitempty"`
@@ -488,7 +488,7 @@ type ContainerConfig struct {
 	Template     *bool                         `json:"template,omitempty"` // Default false.
 	Timezone     *string                       `json:"timezone,omitempty"`
 	Unprivileged *bool                         `json:"unprivileged,omitempty"` // Default false.
-	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0, unused1, and so on.
+	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -506,7 +506,7 @@ type UpdateContainerConfigParams struct {
 	Debug        *bool                         `json:"debug,omitempty"`    // Default false.
 	Delete       []string                      `json:"delete,omitempty" px:"list"`
 	Description  *string                       `json:"description,omitempty"` // At most 8192 characters.
-	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0, dev1, and so on.
+	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0 to dev255.
 	Digest       *string                       `json:"digest,omitempty"`      // At most 40 characters.
 	Entrypoint   *string                       `json:"entrypoint,omitempty"`  // Default /sbin/init. Since 9.1.
 	Env          *string                       `json:"env,omitempty"`         // Since 9.1.
@@ -514,10 +514,10 @@ type UpdateContainerConfigParams struct {
 	Hookscript   *string                       `json:"hookscript,omitempty"`
 	Hostname     *string                       `json:"hostname,omitempty"` // At most 255 characters.
 	Lock         *string                       `json:"lock,omitempty"`     // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
-	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`    // mp0, mp1, and so on.
+	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`    // mp0 to mp255.
 	Memory       *int64                        `json:"memory,omitempty"`   // At least 16. Default 512.
 	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
-	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0, net1, and so on.
+	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0 to net31.
 	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"`     // Default false.
 	Protection   *bool                         `json:"protection,omitempty"` // Default false.
@@ -531,7 +531,7 @@ type UpdateContainerConfigParams struct {
 	Template     *bool                         `json:"template,omitempty"` // Default false.
 	Timezone     *string                       `json:"timezone,omitempty"`
 	Unprivileged *bool                         `json:"unprivileged,omitempty"` // Default false.
-	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0, unused1, and so on.
+	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
 // UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config.

@@ -98,11 +98,11 @@ type CreateVMParams struct {
 	Freeze               *bool              `json:"freeze,omitempty"`
 	HAManaged            *bool              `json:"ha-managed,omitempty"` // Default false. Since 9.1.
 	Hookscript           *string            `json:"hookscript,omitempty"`
-	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
+	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
 	Hotplug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
 	Hugepages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
-	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
-	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
+	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem              *VMIVShMem         `json:"ivshmem,omitempty"`
 	ImportWorkingStorage *string            `json:"import-working-storage,omitempty"`
 	IntelTDX             *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
@@ -122,45 +122,45 @@ type CreateVMParams struct {
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
 	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
-	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
+	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
 	OSType            *string              `json:"ostype,omitempty"`
 	OnBoot            *bool                `json:"onboot,omitempty"`      // Default false.
-	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0, parallel1, and so on.
+	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0 to parallel2.
 	Pool              *string              `json:"pool,omitempty"`
 	Protection        *bool                `json:"protection,omitempty"` // Default false.
 	RNG0              *VMRNG               `json:"rng0,omitempty"`
 	Reboot            *bool                `json:"reboot,omitempty"`  // Default true.
-	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0, sata1, and so on.
-	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0, scsi1, and so on.
+	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW            *string              `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1           *VMSMBIOS            `json:"smbios1,omitempty"`
+	SMP               *int64               `json:"smp,omitempty"` // At least 1. Default 1.
 	SPICEEnhancements *VMSpiceEnhancements `json:"spice_enhancements,omitempty"`
 	SSHKeys           []string             `json:"sshkeys,omitempty" px:"sshkeys"`
 	SearchDomain      *string              `json:"searchdomain,omitempty"`
-	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0, serial1, and so on.
+	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0 to serial3.
 	Shares            *int64               `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
-	Smp               *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	Start             *bool                `json:"start,omitempty"`     // Default false.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
 	Startup           *GuestStartup        `json:"startup,omitempty"`
 	Storage           *string              `json:"storage,omitempty"`
+	TDF               *bool                `json:"tdf,omitempty"` // Default false.
 	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
 	Template          *bool                `json:"template,omitempty"`  // Default false.
-	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
+	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
 	Unique            *bool                `json:"unique,omitempty"`    // Needs archive as well.
-	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
+	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0 to unused255.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
-	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
-	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 
@@ -274,8 +274,8 @@ func (v *VMAudio) UnmarshalText(text []byte) error {
 // A VMBoot is a text of keys and values, such as the value of boot. It keeps the text it was read
 // from.
 type VMBoot struct {
-	Legacy *string `json:"legacy,omitempty" px:"default"`
-	Order  *string `json:"order,omitempty"`
+	Legacy *string  `json:"legacy,omitempty" px:"default"`
+	Order  []string `json:"order,omitempty" px:"list=;"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -335,14 +335,14 @@ func (v *VMCICustom) UnmarshalText(text []byte) error {
 
 // A VMCPU is a text of keys and values, such as the value of cpu. It keeps the text it was read from.
 type VMCPU struct {
-	CPUType       *string `json:"cputype,omitempty" px:"default"`
-	Flags         *string `json:"flags,omitempty"`
-	GuestPhysBits *int64  `json:"guest-phys-bits,omitempty"`
-	Hidden        *bool   `json:"hidden,omitempty"`
-	HvVendorID    *string `json:"hv-vendor-id,omitempty"`
-	Level         *int64  `json:"level,omitempty"`
-	PhysBits      *string `json:"phys-bits,omitempty"`
-	ReportedModel *string `json:"reported-model,omitempty"`
+	CPUType       *string  `json:"cputype,omitempty" px:"default"`
+	Flags         []string `json:"flags,omitempty" px:"list=;"`
+	GuestPhysBits *int64   `json:"guest-phys-bits,omitempty"`
+	Hidden        *bool    `json:"hidden,omitempty"`
+	HvVendorID    *string  `json:"hv-vendor-id,omitempty"`
+	Level         *int64   `json:"level,omitempty"`
+	PhysBits      *string  `json:"phys-bits,omitempty"`
+	ReportedModel *string  `json:"reported-model,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -403,10 +403,10 @@ type VMDisk struct {
 	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
 	Model           *string  `json:"model,omitempty"` // At most 120 characters.
 	Product         *string  `json:"product,omitempty"`
-	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
-	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
+	Queues          *int64   `json:"queues,omitempty"` // At least 2.
+	RError          *string  `json:"rerror,omitempty"` // One of ignore, report, stop.
+	RO              *bool    `json:"ro,omitempty"`
 	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
-	Ro              *bool    `json:"ro,omitempty"`
 	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
 	SSD             *bool    `json:"ssd,omitempty"`
 	Serial          *string  `json:"serial,omitempty"` // At most 60 characters.
@@ -479,19 +479,19 @@ func (v *VMEFIDisk) UnmarshalText(text []byte) error {
 // A VMHostPCI is a text of keys and values, such as the value of hostpci. It keeps the text it was
 // read from.
 type VMHostPCI struct {
-	DeviceID    *string `json:"device-id,omitempty"`
-	Driver      *string `json:"driver,omitempty"` // One of vfio, keep.
-	Host        *string `json:"host,omitempty" px:"default"`
-	LegacyIGD   *bool   `json:"legacy-igd,omitempty"`
-	MDev        *string `json:"mdev,omitempty"`
-	Mapping     *string `json:"mapping,omitempty"`
-	Pcie        *bool   `json:"pcie,omitempty"`
-	ROMBar      *bool   `json:"rombar,omitempty"`
-	ROMFile     *string `json:"romfile,omitempty"`
-	SubDeviceID *string `json:"sub-device-id,omitempty"`
-	SubVendorID *string `json:"sub-vendor-id,omitempty"`
-	VendorID    *string `json:"vendor-id,omitempty"`
-	XVGA        *bool   `json:"x-vga,omitempty"`
+	DeviceID    *string  `json:"device-id,omitempty"`
+	Driver      *string  `json:"driver,omitempty"` // One of vfio, keep.
+	Host        []string `json:"host,omitempty" px:"list=;,default"`
+	LegacyIGD   *bool    `json:"legacy-igd,omitempty"`
+	MDev        *string  `json:"mdev,omitempty"`
+	Mapping     *string  `json:"mapping,omitempty"`
+	Pcie        *bool    `json:"pcie,omitempty"`
+	ROMBar      *bool    `json:"rombar,omitempty"`
+	ROMFile     *string  `json:"romfile,omitempty"`
+	SubDeviceID *string  `json:"sub-device-id,omitempty"`
+	SubVendorID *string  `json:"sub-vendor-id,omitempty"`
+	VendorID    *string  `json:"vendor-id,omitempty"`
+	XVGA        *bool    `json:"x-vga,omitempty"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -676,8 +676,8 @@ func (v *VMMemory) UnmarshalText(text []byte) error {
 // A VMNUMANode is a text of keys and values, such as the value of numa. It keeps the text it was read
 // from.
 type VMNUMANode struct {
-	CPUs      string   `json:"cpus"`
-	HostNodes *string  `json:"hostnodes,omitempty"`
+	CPUs      []string `json:"cpus" px:"list=;"`
+	HostNodes []string `json:"hostnodes,omitempty" px:"list=;"`
 	Memory    *float64 `json:"memory,omitempty"`
 	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
 
@@ -718,7 +718,7 @@ type VMNet struct {
 	Queues   *int64   `json:"queues,omitempty"`  // 0 to 64.
 	Rate     *float64 `json:"rate,omitempty"`    // At least 0.
 	Tag      *int64   `json:"tag,omitempty"`     // 1 to 4094.
-	Trunks   *string  `json:"trunks,omitempty"`
+	Trunks   []string `json:"trunks,omitempty" px:"list=;"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 

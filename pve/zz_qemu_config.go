@@ -62,11 +62,11 @@ type VMConfig struct {
 	EFIDisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Freeze        *bool              `json:"freeze,omitempty"`
 	Hookscript    *string            `json:"hookscript,omitempty"`
-	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
+	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
 	Hotplug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
 	Hugepages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
-	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
-	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
+	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem       *VMIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *VMIntelTDX        `json:"intel-tdx,omitempty"`
 	KVM           *bool              `json:"kvm,omitempty"`           // Default true.
@@ -85,12 +85,12 @@ type VMConfig struct {
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
 	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
-	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
+	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
 	OSType             *string              `json:"ostype,omitempty"`
 	OnBoot             *bool                `json:"onboot,omitempty"`      // Default false.
-	Parallel           map[int]string       `json:"parallel[n],omitempty"` // parallel0, parallel1, and so on.
+	Parallel           map[int]string       `json:"parallel[n],omitempty"` // parallel0 to parallel2.
 	Parent             *string              `json:"parent,omitempty"`      // At most 40 characters.
 	Protection         *bool                `json:"protection,omitempty"`  // Default false.
 	RNG0               *VMRNG               `json:"rng0,omitempty"`
@@ -98,34 +98,34 @@ type VMConfig struct {
 	RunningCPU         *string              `json:"runningcpu,omitempty"`
 	RunningMachine     *VMMachine           `json:"runningmachine,omitempty"`
 	RunningNetsHostMTU *string              `json:"running-nets-host-mtu,omitempty"`
-	SATA               map[int]VMDisk       `json:"sata[n],omitempty"` // sata0, sata1, and so on.
-	SCSI               map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0, scsi1, and so on.
+	SATA               map[int]VMDisk       `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI               map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW             *string              `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1            *VMSMBIOS            `json:"smbios1,omitempty"`
+	SMP                *int64               `json:"smp,omitempty"` // At least 1. Default 1.
 	SPICEEnhancements  *VMSpiceEnhancements `json:"spice_enhancements,omitempty"`
 	SSHKeys            []string             `json:"sshkeys,omitempty" px:"sshkeys"`
 	SearchDomain       *string              `json:"searchdomain,omitempty"`
-	Serial             map[int]string       `json:"serial[n],omitempty"` // serial0, serial1, and so on.
+	Serial             map[int]string       `json:"serial[n],omitempty"` // serial0 to serial3.
 	Shares             *int64               `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
-	Smp                *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	SnapTime           *int64               `json:"snaptime,omitempty"`  // At least 0.
 	Sockets            *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate          *string              `json:"startdate,omitempty"` // Default now.
 	Startup            *GuestStartup        `json:"startup,omitempty"`
+	TDF                *bool                `json:"tdf,omitempty"` // Default false.
 	TPMState0          *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet             *bool                `json:"tablet,omitempty"` // Default true.
 	Tags               []string             `json:"tags,omitempty" px:"list"`
-	Tdf                *bool                `json:"tdf,omitempty"`       // Default false.
 	Template           *bool                `json:"template,omitempty"`  // Default false.
-	USB                map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
-	Unused             map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
+	USB                map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
+	Unused             map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0 to unused255.
 	VCPUs              *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA                *VMVGA               `json:"vga,omitempty"`
 	VMGenID            *string              `json:"vmgenid,omitempty"`
 	VMState            *string              `json:"vmstate,omitempty"`
 	VMStateStorage     *string              `json:"vmstatestorage,omitempty"`
-	VirtIO             map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
-	VirtIOFS           map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
+	VirtIO             map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIOFS           map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog           *VMWatchdog          `json:"watchdog,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -196,11 +196,11 @@ type UpdateVMConfigAsyncParams struct {
 	Force                *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze               *bool              `json:"freeze,omitempty"`
 	Hookscript           *string            `json:"hookscript,omitempty"`
-	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
+	HostPCI              map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
 	Hotplug              *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
 	Hugepages            *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
-	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
-	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
+	IDE                  map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IPConfig             map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem              *VMIVShMem         `json:"ivshmem,omitempty"`
 	ImportWorkingStorage *string            `json:"import-working-storage,omitempty"`
 	IntelTDX             *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
@@ -219,43 +219,43 @@ type UpdateVMConfigAsyncParams struct {
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
 	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
-	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
+	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
 	OSType            *string              `json:"ostype,omitempty"`
 	OnBoot            *bool                `json:"onboot,omitempty"`      // Default false.
-	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0, parallel1, and so on.
+	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0 to parallel2.
 	Protection        *bool                `json:"protection,omitempty"`  // Default false.
 	RNG0              *VMRNG               `json:"rng0,omitempty"`
 	Reboot            *bool                `json:"reboot,omitempty"` // Default true.
 	Revert            []string             `json:"revert,omitempty" px:"list"`
-	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0, sata1, and so on.
-	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0, scsi1, and so on.
+	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW            *string              `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1           *VMSMBIOS            `json:"smbios1,omitempty"`
+	SMP               *int64               `json:"smp,omitempty"` // At least 1. Default 1.
 	SPICEEnhancements *VMSpiceEnhancements `json:"spice_enhancements,omitempty"`
 	SSHKeys           []string             `json:"sshkeys,omitempty" px:"sshkeys"`
 	SearchDomain      *string              `json:"searchdomain,omitempty"`
-	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0, serial1, and so on.
+	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0 to serial3.
 	Shares            *int64               `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
 	SkipLock          *bool                `json:"skiplock,omitempty"`
-	Smp               *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
 	Startup           *GuestStartup        `json:"startup,omitempty"`
+	TDF               *bool                `json:"tdf,omitempty"` // Default false.
 	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
 	Template          *bool                `json:"template,omitempty"`  // Default false.
-	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
-	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
+	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
+	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0 to unused255.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
-	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
-	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 
@@ -306,11 +306,11 @@ type UpdateVMConfigParams struct {
 	Force         *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze        *bool              `json:"freeze,omitempty"`
 	Hookscript    *string            `json:"hookscript,omitempty"`
-	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0, hostpci1, and so on.
+	HostPCI       map[int]VMHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
 	Hotplug       *string            `json:"hotplug,omitempty"`     // Default network,disk,usb.
 	Hugepages     *string            `json:"hugepages,omitempty"`   // One of any, 2, 1024.
-	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0, ide1, and so on.
-	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0, ipconfig1, and so on.
+	IDE           map[int]VMDisk     `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IPConfig      map[int]VMIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
 	IVShMem       *VMIVShMem         `json:"ivshmem,omitempty"`
 	IntelTDX      *VMIntelTDX        `json:"intel-tdx,omitempty"`     // Since 9.1.
 	KVM           *bool              `json:"kvm,omitempty"`           // Default true.
@@ -328,43 +328,43 @@ type UpdateVMConfigParams struct {
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
 	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
-	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0, net1, and so on.
+	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
 	OSType            *string              `json:"ostype,omitempty"`
 	OnBoot            *bool                `json:"onboot,omitempty"`      // Default false.
-	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0, parallel1, and so on.
+	Parallel          map[int]string       `json:"parallel[n],omitempty"` // parallel0 to parallel2.
 	Protection        *bool                `json:"protection,omitempty"`  // Default false.
 	RNG0              *VMRNG               `json:"rng0,omitempty"`
 	Reboot            *bool                `json:"reboot,omitempty"` // Default true.
 	Revert            []string             `json:"revert,omitempty" px:"list"`
-	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0, sata1, and so on.
-	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0, scsi1, and so on.
+	SATA              map[int]VMDisk       `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI              map[int]VMDisk       `json:"scsi[n],omitempty"` // scsi0 to scsi30.
 	SCSIHW            *string              `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
 	SMBIOS1           *VMSMBIOS            `json:"smbios1,omitempty"`
+	SMP               *int64               `json:"smp,omitempty"` // At least 1. Default 1.
 	SPICEEnhancements *VMSpiceEnhancements `json:"spice_enhancements,omitempty"`
 	SSHKeys           []string             `json:"sshkeys,omitempty" px:"sshkeys"`
 	SearchDomain      *string              `json:"searchdomain,omitempty"`
-	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0, serial1, and so on.
+	Serial            map[int]string       `json:"serial[n],omitempty"` // serial0 to serial3.
 	Shares            *int64               `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
 	SkipLock          *bool                `json:"skiplock,omitempty"`
-	Smp               *int64               `json:"smp,omitempty"`       // At least 1. Default 1.
 	Sockets           *int64               `json:"sockets,omitempty"`   // At least 1. Default 1.
 	StartDate         *string              `json:"startdate,omitempty"` // Default now.
 	Startup           *GuestStartup        `json:"startup,omitempty"`
+	TDF               *bool                `json:"tdf,omitempty"` // Default false.
 	TPMState0         *VMTPMState          `json:"tpmstate0,omitempty"`
 	Tablet            *bool                `json:"tablet,omitempty"` // Default true.
 	Tags              []string             `json:"tags,omitempty" px:"list"`
-	Tdf               *bool                `json:"tdf,omitempty"`       // Default false.
 	Template          *bool                `json:"template,omitempty"`  // Default false.
-	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0, usb1, and so on.
-	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0, unused1, and so on.
+	USB               map[int]VMUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
+	Unused            map[int]VMUnusedDisk `json:"unused[n],omitempty"` // unused0 to unused255.
 	VCPUs             *int64               `json:"vcpus,omitempty"`     // At least 1. Default 0.
 	VGA               *VMVGA               `json:"vga,omitempty"`
 	VMGenID           *string              `json:"vmgenid,omitempty"`
 	VMStateStorage    *string              `json:"vmstatestorage,omitempty"`
-	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0, virtio1, and so on.
-	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0, virtiofs1, and so on.
+	VirtIO            map[int]VMDisk       `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIOFS          map[int]VMVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 

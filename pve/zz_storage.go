@@ -535,7 +535,6 @@ type UploadToStorageParams struct {
 	Filename          string  `json:"filename"`                     // At most 255 characters.
 	Checksum          *string `json:"checksum,omitempty"`           // Needs checksum-algorithm as well.
 	ChecksumAlgorithm *string `json:"checksum-algorithm,omitempty"` // One of md5, sha1, sha224, sha256, sha384, sha512. Needs checksum as well.
-	TmpFilename       *string `json:"tmpfilename,omitempty"`
 }
 
 // UploadToStorage calls POST /nodes/{node}/storage/{storage}/upload.
