@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +135,7 @@ func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, er
 	// The context is not ours alone: a later Director may add keys to it. Only
 	// what looks like a slip of the pen is refused.
 	for _, key := range sortedKeys(r.fields) {
-		if slices.Contains(r.asked, key) {
+		if r.knows(key) {
 			continue
 		}
 		if near := nearest(key, r.asked); near != "" {
@@ -222,6 +221,7 @@ func (c *Config) read(r *objectReader) {
 	if v := r.integer("call_timeout", 1, 24*3600); v != nil {
 		c.CallTimeout = time.Duration(*v) * time.Second
 	}
+	r.later("anti_affinity", "ha")
 }
 
 func set[T any](target *[]T, v []T) {

@@ -119,6 +119,7 @@ func TestConfigRefusals(t *testing.T) {
 		{"a blobstore that is a text", with(`"agent":{"blobstore":"` + testSecret + `"}`), ``, []string{"agent.blobstore: must be an object, not a text"}},
 		{"the agent as a text", with(`"agent":"x"`), ``, []string{"agent: must be an object, not a text"}},
 		{"reserved tags", with(`"tags":{"bosh":"vm","director":"x"}`), ``, []string{"tags.bosh: cannot be a tag", "tags.director: cannot be a tag"}},
+		{"a later key", with(`"ha":true`), ``, []string{"ha: is not supported yet"}},
 		{"an array", `[]`, ``, []string{"the CPI configuration must be a JSON object, not an array"}},
 		{"cut", `{"endpoint":"https://`, ``, []string{"not valid JSON: the error is at byte 21"}},
 		{"two mistakes", with(`"mdel":"virtio","call_timeout":true`), ``, []string{`mdel: unknown key: did you mean "model"?`, "call_timeout: must be"}},

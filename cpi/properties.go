@@ -3,6 +3,7 @@ package cpi
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -53,6 +54,9 @@ type VMProperties struct {
 	StartOnBoot   bool
 	Tags          map[string]string
 	Drive         DriveOptions
+
+	// own are the keys that the VM gave itself, for the log.
+	own []string
 }
 
 // DiskProperties are the cloud properties of a disk type.
@@ -156,6 +160,14 @@ func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings
 	p.Drive = r.drive()
 	r.later("security_groups", "anti_affinity", "ha", "firewall", "backup", "encrypted", "pci", "numa", "hugepages", "linked_clone")
 
+	for key, level := range map[string]*objectReader{
+		"nodes": r, "storage": r, "pool": r, "cpu": r, "ram": r, "cpu_type": r, "root_disk.storage": root, "ephemeral_disk.storage": eph, "ephemeral_disk.size": eph,
+	} {
+		if level.has(key[strings.LastIndexByte(key, '.')+1:]) {
+			p.own = append(p.own, key)
+		}
+	}
+	slices.Sort(p.own)
 	if p.EphemeralDisk.Size > 0 && p.EphemeralDisk.Size < 2*p.RAM {
 		warnings = append(warnings, fmt.Sprintf(
 			"ephemeral_disk.size %d MiB is less than twice ram %d MiB: the agent's swap takes up to half of the disk", p.EphemeralDisk.Size, p.RAM))
@@ -230,23 +242,35 @@ func mergeTags(base, more map[string]string) map[string]string {
 	return out
 }
 
-// String says in one line what was decided, for the log.
+// String says in one line what was decided and where it comes from, for the log:
+// what is not marked was given with the VM.
 func (p VMProperties) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cpu %d, ram %d MiB, cpu_type %s, root on %s", p.CPU, p.RAM, p.CPUType, strings.Join(p.RootDisk.Storage, "|"))
-	if p.RootDisk.Size > 0 {
-		fmt.Fprintf(&b, " (%d MiB)", p.RootDisk.Size)
+	from := func(otherwise string, keys ...string) string {
+		for _, key := range keys {
+			if slices.Contains(p.own, key) {
+				return ""
+			}
+		}
+		return " (" + otherwise + ")"
 	}
+	const config, builtIn = "configuration", "default"
+	fmt.Fprintf(&b, "cpu %d%s, ram %d MiB%s, cpu_type %s%s, root", p.CPU, from(builtIn, "cpu"), p.RAM, from(builtIn, "ram"), p.CPUType, from(config, "cpu_type"))
+	if p.RootDisk.Size > 0 {
+		fmt.Fprintf(&b, " %d MiB", p.RootDisk.Size)
+	}
+	fmt.Fprintf(&b, " on %s%s", strings.Join(p.RootDisk.Storage, "|"), from(config, "storage", "root_disk.storage"))
 	if p.EphemeralDisk.Size > 0 {
-		fmt.Fprintf(&b, ", ephemeral %d MiB on %s", p.EphemeralDisk.Size, strings.Join(p.EphemeralDisk.Storage, "|"))
+		fmt.Fprintf(&b, ", ephemeral %d MiB%s on %s%s", p.EphemeralDisk.Size, from(builtIn, "ephemeral_disk.size"),
+			strings.Join(p.EphemeralDisk.Storage, "|"), from(config, "storage", "ephemeral_disk.storage"))
 	} else {
 		b.WriteString(", no ephemeral disk")
 	}
 	if p.Pool != "" {
-		b.WriteString(", pool " + p.Pool)
+		b.WriteString(", pool " + p.Pool + from(config, "pool"))
 	}
 	if len(p.Nodes) > 0 {
-		b.WriteString(", nodes " + strings.Join(p.Nodes, "|"))
+		b.WriteString(", nodes " + strings.Join(p.Nodes, "|") + from(config, "nodes"))
 	}
 	return b.String()
 }

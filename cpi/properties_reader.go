@@ -49,6 +49,8 @@ type objectReader struct {
 	prefix string
 	fields map[string]json.RawMessage
 	asked  []string
+	// notYet are the keys that a coming version will have.
+	notYet []string
 	// secret keeps values out of the messages.
 	secret map[string]bool
 	errs   *keyErrors
@@ -88,12 +90,21 @@ func (r *objectReader) take(key string) json.RawMessage {
 
 // later refuses keys that a coming version will have.
 func (r *objectReader) later(keys ...string) {
+	r.notYet = append(r.notYet, keys...)
 	for _, key := range keys {
-		if r.take(key) != nil {
+		if given(r.fields[key]) {
 			r.fail(key, "is not supported yet: remove it")
 		}
 	}
 }
+
+// knows reports whether somebody asked for a key, or will.
+func (r *objectReader) knows(key string) bool {
+	return slices.Contains(r.asked, key) || slices.Contains(r.notYet, key)
+}
+
+// has reports whether a key is given.
+func (r *objectReader) has(key string) bool { return given(r.fields[key]) }
 
 // finish refuses the keys nobody asked for and returns everything found wrong.
 func (r *objectReader) finish() error {
@@ -110,7 +121,7 @@ func (r *objectReader) finish() error {
 
 func (r *objectReader) refuseUnknown() {
 	for _, key := range sortedKeys(r.fields) {
-		if !slices.Contains(r.asked, key) {
+		if !r.knows(key) {
 			r.fail(key, "unknown key: %s", suggest(key, r.asked))
 		}
 	}

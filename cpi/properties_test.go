@@ -87,14 +87,27 @@ func TestVMProperties(t *testing.T) {
 			got, warnings, err := ParseVMProperties(json.RawMessage(tc.properties), testConfig(t, tc.config))
 
 			require.NoError(t, err)
+			assert.NotEmpty(t, got.String())
+			got.own = nil
 			assert.Equal(t, want, got)
 			require.Len(t, warnings, len(tc.warnings))
 			for i, w := range tc.warnings {
 				assert.Contains(t, warnings[i], w)
 			}
-			assert.NotEmpty(t, got.String())
 		})
 	}
+}
+
+func TestVMPropertiesSayWhereTheyComeFrom(t *testing.T) {
+	t.Parallel()
+	p, _, err := ParseVMProperties(json.RawMessage(`{"cpu":2,"root_disk":{"size":5120,"storage":"slow"},"nodes":["n2","n1"]}`), testConfig(t, `{"pool":"bosh"}`))
+	require.NoError(t, err)
+	assert.Equal(t, "cpu 2, ram 1024 MiB (default), cpu_type x86-64-v2-AES (configuration), root 5120 MiB on slow, "+
+		"ephemeral 10240 MiB (default) on fast (configuration), pool bosh (configuration), nodes n2|n1", p.String())
+
+	p, _, err = ParseVMProperties(json.RawMessage(`{"ram":512,"storage":["a","b"],"ephemeral_disk":{"size":0},"pool":"x","cpu_type":"host"}`), testConfig(t))
+	require.NoError(t, err)
+	assert.Equal(t, "cpu 1 (default), ram 512 MiB, cpu_type host, root on a|b, no ephemeral disk, pool x", p.String())
 }
 
 func TestPropertyRefusals(t *testing.T) {
