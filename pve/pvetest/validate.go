@@ -331,6 +331,6 @@ func (v *validator) matches(pattern, text string) bool {
 // goPattern rewrites what Go spells differently from Perl.
 func goPattern(p string) string {
 	p = strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
-	p = strings.NewReplacer(`(?^:`, `(?:`, `(?^i:`, `(?i:`, `(?^n:`, `(?:`, `(?^ni:`, `(?i:`, `(?^aa:`, `(?:`, `\Z`, `\z`, `\/`, `/`, `*+`, `*`, `++`, `+`).Replace(p)
+	p = strings.NewReplacer(`(?^:`, `(?:`, `(?^i:`, `(?i:`, `(?^n:`, `(?:`, `(?^ni:`, `(?i:`, `(?^aa:`, `(?:`, `\Z`, `\z`, `\/`, `/`, `*+`, `*`, `++`, `+`, `{,`, `{0,`).Replace(p)
 	return p
 }
