@@ -43,7 +43,7 @@ type caseRequest struct {
 }
 
 // call makes the request of a case and returns its error.
-func (r caseRequest) call(t *testing.T, answer string, out any) (error, []seen) {
+func (r caseRequest) call(t *testing.T, answer string, out any) ([]seen, error) {
 	t.Helper()
 	server := newRawServer(t, func(seen) string { return answer })
 	client := newClient(t, server.URL)
@@ -58,7 +58,8 @@ func (r caseRequest) call(t *testing.T, answer string, out any) (error, []seen) 
 	if len(params) > 0 {
 		given = params
 	}
-	return client.Call(t.Context(), r.Method, path, given, out), server.requests()
+	err = client.Call(t.Context(), r.Method, path, given, out)
+	return server.requests(), err
 }
 
 // kinds translates the words of the cases.
@@ -94,7 +95,7 @@ type caseRefusal struct {
 
 func (c caseRefusal) run(t *testing.T) {
 	t.Helper()
-	err, requests := c.Request.call(t, c.Response.text(), nil)
+	requests, err := c.Request.call(t, c.Response.text(), nil)
 	refusal, ok := errors.AsType[*Error](err)
 	require.True(t, ok, "%v", err)
 	if want, ok := kinds()[c.Expect.Kind]; ok {
@@ -161,7 +162,7 @@ func TestCaseNextID(t *testing.T) {
 			continue
 		}
 		var id int64
-		err, _ := c.Request.call(t, c.Response.text(), &id)
+		_, err := c.Request.call(t, c.Response.text(), &id)
 		require.NoError(t, err, "case %d", i)
 		assert.Equal(t, *c.Expect.ID, id)
 	}
@@ -181,7 +182,7 @@ func TestCaseStorageTotals(t *testing.T) {
 		Enabled bool    `json:"enabled"`
 		Active  bool    `json:"active"`
 	}
-	err, _ := c.Request.call(t, c.Response.text(), &storages)
+	_, err := c.Request.call(t, c.Response.text(), &storages)
 	require.NoError(t, err)
 	require.Len(t, storages, 3)
 	assert.Equal(t, []uint64{1125899906842620, 18446744073692774400, 3477266734514180},

@@ -297,6 +297,9 @@ func (c *Client) newRequest(ctx context.Context, call *call, endpoint *url.URL) 
 		if call.rewinds {
 			req.GetBody = call.stream
 		}
+		if call.streamLength == 0 {
+			req.Body, req.GetBody = http.NoBody, nil // net/http takes 0 beside a body for unknown
+		}
 	case len(call.body) > 0:
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(call.body)), int64(len(call.body))
 		// Lets net/http try another connection when the idle one it picked had been

@@ -9,7 +9,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -25,13 +24,6 @@ type seen struct {
 	Length int64 // -1 when absent
 	Chunks bool
 	Body   string
-}
-
-func (s seen) form(t testing.TB) url.Values {
-	t.Helper()
-	values, err := url.ParseQuery(s.Body)
-	require.NoError(t, err)
-	return values
 }
 
 // A rawServer speaks HTTP/1.1 by hand, because net/http's server sends no reason

@@ -23,7 +23,6 @@ const testUPID = UPID("UPID:pve1:000011A5:00052BA7:6B0E103A:qmclone:300:root@pam
 type taskServer struct {
 	script []*http.Response
 	errs   []error
-	exit   string
 	looks  int
 	logs   int
 	paths  []string

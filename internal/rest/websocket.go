@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/coder/websocket"
 
@@ -27,7 +28,17 @@ func (c *Client) WebSocket(ctx context.Context, path string, params any) (net.Co
 			return nil, c.argumentError(call, err)
 		}
 	}
-	endpoint := c.endpoint()
+	for tried := 1; ; tried++ {
+		endpoint := c.endpoint()
+		conn, err := c.dialWebSocket(ctx, call, endpoint)
+		if err == nil || tried >= len(c.endpoints) || !errors.Is(err, ErrNotSent) || !IsRetryable(err) {
+			return conn, err
+		}
+		c.leave(endpoint)
+	}
+}
+
+func (c *Client) dialWebSocket(ctx context.Context, call *call, endpoint *url.URL) (net.Conn, error) {
 	req, err := c.newRequest(ctx, call, endpoint)
 	if err != nil {
 		return nil, err
@@ -51,7 +62,8 @@ func (c *Client) WebSocket(ctx context.Context, path string, params any) (net.Co
 		}
 		return nil, refusal
 	default:
-		return nil, c.transportError(ctx, call, endpoint, fmt.Errorf("open the websocket: %w", contextOr(ctx, err)), true)
+		sent := !neverDialed(err) && !isCertificateError(err)
+		return nil, c.transportError(ctx, call, endpoint, fmt.Errorf("open the websocket: %w", contextOr(ctx, err)), sent)
 	}
 	if conn.Subprotocol() != "binary" {
 		conn.CloseNow()
