@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/proxkit/proxkit/pve/pvetest"
@@ -17,6 +19,18 @@ import (
 // prepare does what happened on the recorded cluster without an exchange: by
 // hand on the machine, or in exchanges that are not in this recording.
 func (p *player) prepare(e *exchange) error {
+	for _, s := range p.steps {
+		if s.Before != e.Name {
+			continue
+		}
+		params, err := url.ParseQuery(s.Params)
+		if err != nil {
+			return err
+		}
+		if err := p.call(s.Method, s.Path, params, nil); err != nil {
+			return err
+		}
+	}
 	for _, g := range gaps() {
 		if e.Seq < g.seq || p.done[g.name] {
 			continue
@@ -33,6 +47,34 @@ func (p *player) prepare(e *exchange) error {
 		return p.failLike(e)
 	}
 	return nil
+}
+
+// A step is a call that was made before an exchange and is not in the
+// recording.
+type step struct {
+	Before string `json:"before"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Params string `json:"params"` // as a form
+}
+
+func readSteps(file string) ([]step, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var out []step
+	dec := json.NewDecoder(f)
+	for {
+		var s step
+		if err := dec.Decode(&s); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		out = append(out, s)
+	}
 }
 
 // has tells whether the recording has an exchange whose name begins so.

@@ -23,6 +23,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	file := flags.String("wire", "", "recorded exchanges, one JSON object a line")
 	verbose := flags.Bool("v", false, "also list the exchanges that are exempt or not simulated")
+	before := flags.String("before", "", "calls made between the exchanges, one JSON object a line: before, method, path, params")
 	only := flags.String("only", "", "print only exchanges whose name starts with this")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -42,7 +43,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "fidelity: %s: %v\n", *file, err)
 		return 1
 	}
-	report, err := replay(exchanges)
+	var steps []step
+	if *before != "" {
+		if steps, err = readSteps(*before); err != nil {
+			fmt.Fprintln(stderr, "fidelity:", err)
+			return 1
+		}
+	}
+	report, err := replay(exchanges, steps...)
 	if err != nil {
 		fmt.Fprintln(stderr, "fidelity:", err)
 		return 1

@@ -141,6 +141,7 @@ type player struct {
 	ticket string
 	csrf   string
 	done   map[string]bool // gaps that were filled
+	steps  []step
 }
 
 type clock struct {
@@ -161,7 +162,7 @@ func (c *clock) set(t time.Time) {
 }
 
 // replay sends the exchanges to a fresh cluster.
-func replay(exchanges []*exchange) (*report, error) {
+func replay(exchanges []*exchange, steps ...step) (*report, error) {
 	now := &clock{at: time.Unix(epoch, 0)}
 	srv, err := pvetest.New(pvetest.WithClock(now.now), pvetest.WithRootPassword(password), pvetest.WithSeed(1))
 	if err != nil {
@@ -170,7 +171,7 @@ func replay(exchanges []*exchange) (*report, error) {
 	defer srv.Close()
 	srv.AddNode("pve1", pvetest.Node{CPUs: 2, Memory: nodeMemory, Disk: nodeDisk, NoKVM: true, IP: "192.0.2.11"})
 	p := &player{
-		srv: srv, now: now, names: map[string]bool{}, all: map[string]*exchange{}, tokens: map[string]string{}, upids: map[string]string{}, done: map[string]bool{},
+		srv: srv, now: now, names: map[string]bool{}, all: map[string]*exchange{}, tokens: map[string]string{}, upids: map[string]string{}, done: map[string]bool{}, steps: steps,
 		client: &http.Client{Transport: &http.Transport{
 			TLSClientConfig: &tls.Config{RootCAs: srv.CertPool(), MinVersion: tls.VersionTLS12}, DisableCompression: true, DisableKeepAlives: true,
 		}},
@@ -296,7 +297,11 @@ func (p *player) play(e *exchange) (verdict, error) {
 	for name, val := range e.Request.Headers {
 		switch name {
 		case "Authorization":
-			if m := tokenHeader.FindStringSubmatch(val); m != nil && p.tokens[m[1]] != "" {
+			if m := tokenHeader.FindStringSubmatch(val); m != nil {
+				if p.tokens[m[1]] == "" && !refused {
+					// A token made before the recording began.
+					p.tokens[m[1]] = p.srv.AddToken(m[1], false)
+				}
 				val = "PVEAPIToken=" + m[1] + "=" + p.tokens[m[1]]
 			}
 		case "Cookie":

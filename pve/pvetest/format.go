@@ -159,7 +159,7 @@ func formatError(match func(pattern, text string) bool, format, text string) str
 	case "email":
 		ok, msg = match(`[\w+\-~]+(?:\.[\w+\-~]+)*@(?:`+dnsLabel+`\.)*`+dnsLabel, text), "value does not look like a valid email address"
 	case "pve-ha-resource-or-vm-id":
-		ok, msg = match(`(?:(?:vm|ct):)?[1-9][0-9]{2,8}`, text), "unable to parse resource id '"+text+"'"
+		ok, msg = match(`(?:[a-z]+:)?\S+`, text), "unable to parse resource id '"+text+"'"
 	}
 	if ok {
 		return ""

@@ -1,7 +1,10 @@
 package pvetest
 
 import (
+	"cmp"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -34,17 +37,45 @@ func (n *node) edit() map[string]*iface {
 	return n.Edited
 }
 
+// number orders the interfaces as the file is written: by type, then as they
+// were, new ones last.
+func (n *node) number() {
+	rank := map[string]int{"eth": 1, "OVSPort": 1, "bond": 2, "OVSBond": 2, "bridge": 3, "OVSBridge": 3}
+	all := slices.SortedFunc(maps.Values(n.Edited), func(a, b *iface) int {
+		place := func(i *iface) [2]int {
+			r, ok := rank[i.Type]
+			if !ok {
+				r = 4
+			}
+			if i.Order == 0 {
+				return [2]int{r, 1 << 20}
+			}
+			return [2]int{r, i.Order}
+		}
+		x, y := place(a), place(b)
+		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]), strings.Compare(a.Name, b.Name))
+	})
+	for i, in := range all {
+		in.Order = i + firstOrder
+	}
+}
+
+// firstOrder is the place of the first interface after the loopback.
+const firstOrder = 3
+
 func (i *iface) clone() *iface {
-	out := &iface{Name: i.Name, Type: i.Type, Active: i.Active, Config: map[string]string{}}
+	out := &iface{Name: i.Name, Type: i.Type, Active: i.Active, Order: i.Order, Config: map[string]string{}}
 	for k, v := range i.Config {
 		out.Config[k] = v
 	}
 	return out
 }
 
-// row is an interface in lists; place is its place among them.
-func (i *iface) row(place int) map[string]any {
-	m := map[string]any{"type": i.Type, "method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": place}
+// row is an interface in lists.
+func (i *iface) row() map[string]any {
+	m := map[string]any{
+		"type": i.Type, "method": "manual", "method6": "manual", "families": []string{"inet"}, "priority": max(i.Order, firstOrder),
+	}
 	for k, v := range i.Config {
 		switch k {
 		case "autostart", "bridge_vlan_aware", "ovs_tag":
@@ -96,7 +127,7 @@ func networkList(c *call) (any, error) {
 	typ := c.p.str("type")
 	out := []map[string]any{}
 	ifaces := n.edited()
-	for i, name := range sortedKeys(ifaces) {
+	for _, name := range sortedKeys(ifaces) {
 		in := ifaces[name]
 		bridge := in.Type == "bridge" || in.Type == "OVSBridge"
 		switch typ {
@@ -114,7 +145,7 @@ func networkList(c *call) (any, error) {
 			c.check("/nodes/"+c.node, "Sys.Audit") != nil && c.check("/nodes/"+c.node, "Sys.Modify") != nil {
 			continue
 		}
-		row := in.row(i + 3)
+		row := in.row()
 		row["iface"] = name
 		out = append(out, row)
 	}
@@ -139,14 +170,7 @@ func networkGet(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	place := 3
-	for _, name := range sortedKeys(c.cl().Nodes[c.node].edited()) {
-		if name == i.Name {
-			break
-		}
-		place++
-	}
-	return i.row(place), nil
+	return i.row(), nil
 }
 
 // setIface takes an interface's settings from a call.
@@ -198,6 +222,7 @@ func networkCreate(c *call) (any, error) {
 		return nil, err
 	}
 	n.edit()[name] = i
+	n.number()
 	return nil, nil
 }
 
@@ -217,7 +242,9 @@ func networkUpdate(c *call) (any, error) {
 	if err := c.setIface(i); err != nil {
 		return nil, err
 	}
-	c.cl().Nodes[c.node].edit()[i.Name] = i
+	n := c.cl().Nodes[c.node]
+	n.edit()[i.Name] = i
+	n.number()
 	return nil, nil
 }
 
@@ -226,7 +253,9 @@ func networkDelete(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	delete(c.cl().Nodes[c.node].edit(), i.Name)
+	n := c.cl().Nodes[c.node]
+	delete(n.edit(), i.Name)
+	n.number()
 	return nil, nil
 }
 

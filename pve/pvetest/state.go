@@ -50,6 +50,7 @@ type iface struct {
 	Name   string            `json:"name"`
 	Type   string            `json:"type"` // bridge, eth, …
 	Active bool              `json:"active"`
+	Order  int               `json:"order"` // place in the file
 	Config map[string]string `json:"config"`
 }
 

@@ -69,6 +69,9 @@ func (v *validator) params(op *apidoc.Operation, in map[string]rawValue) (params
 	}
 	errs := complaints{}
 	v.object("", schema, in, errs)
+	if strings.HasPrefix(op.Path, "/cluster/ha/rules") {
+		checkRuleType(op, in, errs)
+	}
 	if len(errs) > 0 {
 		return nil, failParams(errs)
 	}
@@ -150,6 +153,10 @@ func (v *validator) object(path string, schema *apidoc.Schema, in map[string]raw
 		}
 		sub := schema.Properties[name]
 		val, ok := in[name]
+		if ok && len(sub.InstanceTypes) > 0 && !slices.Contains(sub.InstanceTypes, in[sub.TypeProperty].text) {
+			errs.add(join(path, name), notDefined)
+			continue
+		}
 		if !ok || val.kind == isNull {
 			if !sub.Optional && sub.Alias == "" && sub.Type != "null" {
 				errs.add(join(path, name), isMissing)
@@ -333,4 +340,25 @@ func goPattern(p string) string {
 	p = strings.TrimSuffix(strings.TrimPrefix(p, "/"), "/")
 	p = strings.NewReplacer(`(?^:`, `(?:`, `(?^i:`, `(?i:`, `(?^n:`, `(?:`, `(?^ni:`, `(?i:`, `(?^aa:`, `(?:`, `\Z`, `\z`, `\/`, `/`, `*+`, `*`, `++`, `+`, `{,`, `{0,`).Replace(p)
 	return p
+}
+
+// checkRuleType adds what the description does not tell of the two types of
+// high availability rules: what each needs, and that without a type nothing
+// but the common settings is known.
+func checkRuleType(op *apidoc.Operation, in map[string]rawValue, errs complaints) {
+	need := ""
+	switch in["type"].text {
+	case "resource-affinity":
+		need = "affinity"
+	case "node-affinity":
+		need = "nodes"
+	default:
+		if _, ok := in["resources"]; ok && op.Method != "GET" {
+			errs.add("resources", notDefined)
+		}
+		return
+	}
+	if _, ok := in[need]; !ok && op.Method == "POST" {
+		errs.add("oneOf["+in["type"].text+"]."+need, isMissing)
+	}
 }
