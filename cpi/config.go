@@ -163,7 +163,7 @@ func syntaxOnly(err error) error {
 
 func newConfigReader(place string, raw json.RawMessage) *objectReader {
 	r := newObjectReader(place, raw)
-	r.secret = map[string]bool{"token": true, "token_secret": true, "ca_certificate": true}
+	r.secret = map[string]bool{"token": true, "token_id": true, "token_secret": true, "ca_certificate": true, "agent": true}
 	return r
 }
 

@@ -117,7 +117,7 @@ func TestConfigRefusals(t *testing.T) {
 		{"a short fingerprint", with(`"fingerprint":"ab:cd"`), ``, []string{"fingerprint: must be the SHA-256"}},
 		{"a certificate that is none", with(`"ca_certificate":"x"`), ``, []string{"ca_certificate: holds no certificate"}},
 		{"a blobstore that is a text", with(`"agent":{"blobstore":"` + testSecret + `"}`), ``, []string{"agent.blobstore: must be an object, not a text"}},
-		{"the agent as a text", with(`"agent":"x"`), ``, []string{"agent: must be an object, not a text"}},
+		{"the agent as a text", with(`"agent":"https://u:` + testSecret + `@a"`), ``, []string{"agent: must be an object, not a text"}},
 		{"reserved tags", with(`"tags":{"bosh":"vm","director":"x"}`), ``, []string{"tags.bosh: cannot be a tag", "tags.director: cannot be a tag"}},
 		{"a later key", with(`"ha":true`), ``, []string{"ha: is not supported yet"}},
 		{"an array", `[]`, ``, []string{"the CPI configuration must be a JSON object, not an array"}},

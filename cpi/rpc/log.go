@@ -21,6 +21,9 @@ type Log struct {
 	lines   []string
 	size    int
 	dropped int
+	// mask hides secrets. It comes before a line is cut or joined: half a secret
+	// would pass it.
+	mask func(string) string
 }
 
 // Printf adds one line. Line breaks in it become spaces.
@@ -28,8 +31,11 @@ func (l *Log) Printf(format string, args ...any) {
 	if l == nil {
 		return
 	}
-	line := strings.TrimSpace(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "))
-	line = shorten(line, maxLogLine)
+	line := fmt.Sprintf(format, args...)
+	if l.mask != nil {
+		line = l.mask(line)
+	}
+	line = shorten(strings.TrimSpace(strings.ReplaceAll(line, "\n", " ")), maxLogLine)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size+len(line)+1 > maxLog {
@@ -40,7 +46,7 @@ func (l *Log) Printf(format string, args ...any) {
 	l.lines = append(l.lines, line)
 }
 
-// String returns the lines collected so far, unmasked.
+// String returns the lines collected so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

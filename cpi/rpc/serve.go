@@ -41,7 +41,8 @@ func Static(h Handler) Factory {
 // response could not be written; everything else, a broken request and a panic
 // included, is an error inside the response. The trace of a panic goes to logw.
 func Serve(ctx context.Context, open Factory, in io.Reader, out, logw io.Writer) error {
-	call := &Call{Log: &Log{}}
+	call := &Call{}
+	call.Log = &Log{mask: call.Mask}
 	result, err := serve(ctx, call, open, in, logw)
 	if _, err := out.Write(encode(call, result, err)); err != nil {
 		return fmt.Errorf("write the response: %w", err)

@@ -425,6 +425,19 @@ func TestLogAndMessageAreShortAndMasked(t *testing.T) {
 	assert.Contains(t, resp.Error.Message, "Tok&en/1", "another value is left alone")
 }
 
+func TestSecretAtTheEndOfALongLine(t *testing.T) {
+	t.Parallel()
+	const secret = "canary-0123456789-0123456789-0123456789"
+	for pad := 970; pad < 1024; pad++ {
+		resp, _ := serve(t, func(_ context.Context, call *rpc.Call) (rpc.Handler, error) {
+			call.Secret(secret)
+			call.Log.Printf("%s%s", strings.Repeat("x", pad), secret)
+			return nil, errors.New(strings.Repeat("x", pad+3072) + secret)
+		}, `{"method":"has_vm","arguments":["v"]}`)
+		require.NotContains(t, resp.Log+resp.Error.Message, "canar", "half a secret is one too")
+	}
+}
+
 func TestEnvNeverShowsInAnAnswer(t *testing.T) {
 	t.Parallel()
 	const key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEAcanarycanarycanary\n-----END RSA PRIVATE KEY-----\n"

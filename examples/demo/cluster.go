@@ -49,7 +49,7 @@ type apiToken struct{ id, secret string }
 // startCluster starts the simulator and waits until it has said where it is.
 func startCluster(ctx context.Context, sim, stateDir string) (*cluster, error) {
 	c := &cluster{stateDir: stateDir, stderr: &bytes.Buffer{}}
-	c.process = exec.Command(sim, "-listen", "127.0.0.1:0", "-state", stateDir, "-nodes", "pve1,pve2,pve3")
+	c.process = exec.Command(sim, "-q", "-listen", "127.0.0.1:0", "-state", stateDir, "-nodes", "pve1,pve2,pve3")
 	c.process.Stderr = c.stderr
 	stdout, err := c.process.StdoutPipe()
 	if err != nil {

@@ -190,11 +190,17 @@ func (d *director) call(ctx context.Context, out any, expect func(*model), metho
 	return nil
 }
 
-// checkLeftovers looks for files that the CPI should have removed.
+// checkLeftovers looks for files that the CPI should have removed: notes on what
+// no longer exists, and files with secrets.
 func (d *director) checkLeftovers() error {
 	return filepath.WalkDir(filepath.Dir(d.configFile), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path == d.configFile {
 			return err
+		}
+		for _, kind := range []string{"vm-", "disk-", "stemcell-"} {
+			if strings.HasPrefix(entry.Name(), kind) {
+				return fmt.Errorf("the CPI left %s behind", path)
+			}
 		}
 		data, err := os.ReadFile(path)
 		if err != nil {

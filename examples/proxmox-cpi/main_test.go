@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -109,4 +111,32 @@ func TestFlags(t *testing.T) {
 	out, err := run("info")
 	require.Error(t, err)
 	assert.Contains(t, out, `unexpected argument "info"`)
+}
+
+// TestSignal stops a call that waits for an answer that never comes. It must
+// still write its own.
+func TestSignal(t *testing.T) {
+	t.Parallel()
+	program := buildCPI(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	var stdout bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Stdin = strings.NewReader(`{"method":"has_vm","arguments":["vm-101-abcdefghjkmn"],"context":{"endpoint":"https://` +
+		silent.Addr().String() + `","token":"a@pve!b=canary-secret","storage":"s"}}`)
+	cmd.Stdout = &stdout
+	require.NoError(t, cmd.Start())
+	conn, err := silent.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+
+	require.NoError(t, cmd.Wait())
+	var r struct {
+		Error struct{ Type, Message string }
+	}
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &r))
+	assert.Equal(t, "Bosh::Clouds::CloudError", r.Error.Type)
+	assert.Contains(t, r.Error.Message, "stopped by a signal (terminated)")
 }
