@@ -135,13 +135,13 @@ type createVM struct {
 	Memory      *string         `json:"memory,omitempty"`
 	Name        *string         `json:"name,omitempty"`
 	NameServer  *string         `json:"nameserver,omitempty"`
-	Net         map[int]string  `json:"net[n],omitempty"`
+	Net         map[int]vmNet   `json:"net[n],omitempty"`
 	NUMA        *bool           `json:"numa,omitempty"`
 	OnBoot      *bool           `json:"onboot,omitempty"`
 	OSType      *string         `json:"ostype,omitempty"`
 	Pool        *string         `json:"pool,omitempty"`
 	Protection  *bool           `json:"protection,omitempty"`
-	SCSI        map[int]string  `json:"scsi[n],omitempty"`
+	SCSI        map[int]vmDisk  `json:"scsi[n],omitempty"`
 	SCSIHW      *string         `json:"scsihw,omitempty"`
 	Search      *string         `json:"searchdomain,omitempty"`
 	Serial      map[int]string  `json:"serial[n],omitempty"`
@@ -162,24 +162,25 @@ type createVM struct {
 	Unused      map[int]*string `json:"unused[n],omitempty"`
 }
 
-func bigCreateVM() createVM {
-	family := func(n int, value string) map[int]string {
-		m := map[int]string{}
-		for i := range n {
-			m[i] = value
-		}
-		return m
+func members[T any](n int, value T) map[int]T {
+	m := map[int]T{}
+	for i := range n {
+		m[i] = value
 	}
+	return m
+}
+
+func bigCreateVM() createVM {
 	return createVM{
 		Node: "pve1", VMID: 120, ACPI: new(true), Agent: new("enabled=1,fstrim_cloned_disks=1"), Arch: new("x86_64"), Balloon: new(int64(0)),
 		BIOS: new("ovmf"), Boot: new("order=scsi0;ide2;net0"), CICustom: new("user=local:snippets/user.yaml"), CIUser: new("vcap"), Cores: new(int64(4)), CPU: new("x86-64-v2-AES,flags=+aes;-pcid"),
 		CPULimit: new(1.5), CPUUnits: new(int64(1024)), Description: new("managed by BOSH; a=b & c\n"), EFIDisk: new("local-lvm:1,efitype=4m"),
-		Hotplug: new("network,disk,usb"), IPConfig: family(4, "ip=10.0.0.10/24,gw=10.0.0.1"), KVM: new(true), Machine: new("q35"), Memory: new("8192"), Name: new("web-1"),
-		NameServer: new("10.0.0.2"), Net: family(5, "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,tag=30"), NUMA: new(true), OnBoot: new(false),
-		OSType: new("l26"), Pool: new("bosh"), Protection: new(false), SCSI: family(6, "local-lvm:32,discard=on,iothread=1,serial=bosh-disk"), SCSIHW: new("virtio-scsi-single"),
-		Search: new("example.com"), Serial: family(1, "socket"), Shares: new(int64(1000)), SMBIOS: new("uuid=6f1c0c0e-7d4f-4a43-9a54-8e7c8b0a4c11"), Sockets: new(int64(1)),
+		Hotplug: new("network,disk,usb"), IPConfig: members(4, "ip=10.0.0.10/24,gw=10.0.0.1"), KVM: new(true), Machine: new("q35"), Memory: new("8192"), Name: new("web-1"),
+		NameServer: new("10.0.0.2"), Net: members(5, vmNet{Model: "virtio", MACAddr: new("BC:24:11:00:00:01"), Bridge: new("vmbr0"), Firewall: new(true), Tag: new(int64(30))}), NUMA: new(true), OnBoot: new(false),
+		OSType: new("l26"), Pool: new("bosh"), Protection: new(false), SCSI: members(6, vmDisk{File: "local-lvm:32", Discard: new("on"), IOThread: new(true), Serial: new("bosh-disk")}), SCSIHW: new("virtio-scsi-single"),
+		Search: new("example.com"), Serial: members(1, "socket"), Shares: new(int64(1000)), SMBIOS: new("uuid=6f1c0c0e-7d4f-4a43-9a54-8e7c8b0a4c11"), Sockets: new(int64(1)),
 		SSHKeys: []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIO+abc/def= ops@example"}, Start: new(true), Startup: new("order=1,up=30"), Tablet: new(false),
-		Tags: []string{"bosh", "prod"}, USB: family(1, "spice"), VCPUs: new(int64(4)), VGA: new("serial0"), VirtIO: family(3, "local-lvm:8,discard=on"),
+		Tags: []string{"bosh", "prod"}, USB: members(1, "spice"), VCPUs: new(int64(4)), VGA: new("serial0"), VirtIO: members(3, "local-lvm:8,discard=on"),
 		VMGenID: new("1"), Watchdog: new("i6300esb,action=reset"),
 	}
 }
@@ -187,6 +188,12 @@ func bigCreateVM() createVM {
 // byHand says the same with net/url, as somebody without this package would.
 func byHand(p *createVM) string {
 	v := url.Values{}
+	digit := func(b *bool) string {
+		if *b {
+			return "1"
+		}
+		return "0"
+	}
 	text := func(key string, s *string) {
 		if s != nil {
 			v.Set(key, *s)
@@ -199,7 +206,7 @@ func byHand(p *createVM) string {
 	}
 	flag := func(key string, b *bool) {
 		if b != nil {
-			v.Set(key, map[bool]string{true: "1", false: "0"}[*b])
+			v.Set(key, digit(b))
 		}
 	}
 	family := func(prefix string, m map[int]string) {
@@ -229,13 +236,17 @@ func byHand(p *createVM) string {
 	text("memory", p.Memory)
 	text("name", p.Name)
 	text("nameserver", p.NameServer)
-	family("net", p.Net)
+	for i, n := range p.Net {
+		v.Set("net"+strconv.Itoa(i), n.Model+"="+*n.MACAddr+",bridge="+*n.Bridge+",firewall="+digit(n.Firewall)+",tag="+strconv.FormatInt(*n.Tag, 10))
+	}
 	flag("numa", p.NUMA)
 	flag("onboot", p.OnBoot)
 	text("ostype", p.OSType)
 	text("pool", p.Pool)
 	flag("protection", p.Protection)
-	family("scsi", p.SCSI)
+	for i, d := range p.SCSI {
+		v.Set("scsi"+strconv.Itoa(i), d.File+",discard="+*d.Discard+",iothread="+digit(d.IOThread)+",serial="+*d.Serial)
+	}
 	text("scsihw", p.SCSIHW)
 	text("searchdomain", p.Search)
 	family("serial", p.Serial)

@@ -3,6 +3,7 @@ package wire
 import (
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func (d *decoder) slice(t *typeInfo, v reflect.Value, f *fieldInfo) (status, err
 		case tok.kind == tokenNull:
 			return absent, nil
 		case tok.kind <= tokenBool && t.elem.isText():
-			return d.list(t, v, f, string(tok.text)), nil
+			return d.list(t, v, f, tok.text), nil
 		}
 		d.report(t.want, tok.kind, tok.raw)
 		return unfit, nil
@@ -69,60 +70,78 @@ func (t *typeInfo) isText() bool {
 
 // list reads text that stands for an array: a px:"list", SSH keys, or comma text
 // where an array was promised.
-func (d *decoder) list(t *typeInfo, v reflect.Value, f *fieldInfo, text string) status {
-	var items []string
+func (d *decoder) list(t *typeInfo, v reflect.Value, f *fieldInfo, text []byte) status {
+	separates := isComma
 	switch {
 	case f != nil && f.sshKeys:
-		items = splitKeys(text)
+		text, separates = unescapeKeys(text), isLineBreak
 	case f != nil && f.list:
-		items = splitList(text)
+		separates = isSeparator
 	case t.elem.op == opText || t.elem.op == opPointer && t.elem.elem.op == opText:
-		// A property string holds commas of its own.
-		if trim(text) != "" {
-			items = []string{text}
-		}
-	default:
-		for item := range strings.SplitSeq(text, ",") {
-			if item = trim(item); item != "" {
-				items = append(items, item)
+		separates = isNothing // a property string holds commas of its own
+	}
+	n := 0
+	for item, rest := cutItem(text, separates); item != nil; item, rest = cutItem(rest, separates) {
+		n++
+	}
+	if v.CanAddr() && t.elem.fast == fastString && t.elem.op == opString {
+		if list, ok := v.Addr().Interface().(*[]string); ok {
+			*list = make([]string, 0, n)
+			for item, rest := cutItem(text, separates); item != nil; item, rest = cutItem(rest, separates) {
+				*list = append(*list, d.string(item))
 			}
+			return set
 		}
 	}
-	v.Set(reflect.MakeSlice(t.typ, len(items), len(items)))
+	v.Set(reflect.MakeSlice(t.typ, n, n))
 	d.path = append(d.path, frame{})
 	top := len(d.path) - 1
-	for i, item := range items {
+	for i := range n {
+		var item []byte
+		item, text = cutItem(text, separates)
 		d.path[top].index = i
-		d.scalar(t.elem, v.Index(i), token{kind: tokenString, text: []byte(item), raw: []byte(item)})
+		d.scalar(t.elem, v.Index(i), token{kind: tokenString, text: item, raw: item})
 	}
 	d.path = d.path[:top]
 	return set
 }
 
-// splitList splits at the separators that Proxmox knows: comma, semicolon, white
-// space and NUL.
-func splitList(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool {
-		return r == ',' || r == ';' || r == 0 || r < ' ' && isSpace(byte(r)) || r == ' '
-	})
-}
-
-// splitKeys reads what QEMU's sshkeys option holds: percent-encoded lines.
-func splitKeys(text string) []string {
-	if plain, err := url.PathUnescape(text); err == nil {
-		text = plain
-	}
-	var keys []string
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(line); line != "" {
-			keys = append(keys, line)
+// cutItem returns the first item of text that is not blank, without white space around
+// it, and what follows it; nil if there is none.
+func cutItem(text []byte, separates func(byte) bool) (item, rest []byte) {
+	for len(text) > 0 {
+		end := slices.IndexFunc(text, separates)
+		if end < 0 {
+			end = len(text)
 		}
+		item, rest = trim(text[:end]), text[min(end+1, len(text)):]
+		if len(item) > 0 {
+			return item, rest
+		}
+		text = rest
 	}
-	return keys
+	return nil, nil
 }
 
-// joinKeys is the inverse. The server demands this encoding of the value itself,
-// besides that of the form around it; a space must be %20.
+// isSeparator knows what separates the items of a Proxmox list.
+func isSeparator(c byte) bool { return c == ',' || c == ';' || c == 0 || isSpace(c) }
+
+func isComma(c byte) bool     { return c == ',' }
+func isLineBreak(c byte) bool { return c == '\n' }
+func isNothing(byte) bool     { return false }
+
+// unescapeKeys undoes what joinKeys does to the lines. Text that is not percent-encoded
+// stays as it is.
+func unescapeKeys(text []byte) []byte {
+	if plain, err := url.PathUnescape(string(text)); err == nil {
+		return []byte(plain)
+	}
+	return text
+}
+
+// joinKeys writes keys as QEMU's sshkeys option holds them: percent-encoded lines. The
+// server demands this encoding of the value itself, besides that of the form around it;
+// a space must be %20.
 func joinKeys(dst []byte, keys []string) []byte {
 	for i, key := range keys {
 		if i > 0 {

@@ -147,7 +147,7 @@ func quotedLen(s string) int {
 		case '\\':
 			i++
 		case '"':
-			if rest := trim(s[i+1:]); rest != "" && rest[0] != ',' {
+			if rest := strings.TrimLeft(s[i+1:], " \t\r\n"); rest != "" && rest[0] != ',' {
 				return 0
 			}
 			return i + 1
@@ -263,10 +263,10 @@ func (p *propsParser) read(tok prop) {
 func (p *propsParser) set(f *fieldInfo, text string) {
 	p.field = f
 	v := f.of(p.v)
+	p.text = append(p.text[:0], text...)
 	if f.typ.op == opSlice {
-		p.d.list(f.typ, v, f, text)
+		p.d.list(f.typ, v, f, p.text)
 		return
 	}
-	p.text = append(p.text[:0], text...)
 	p.d.scalar(f.typ, v, token{kind: tokenString, text: p.text, raw: p.text})
 }
