@@ -129,7 +129,7 @@ func guestMigrate(c *call) (any, error) {
 			return nil
 		}), nil
 	}
-	return c.guestWorker("qmigrate", vmid, func(t *task, g *guest) error { return c.migrate(t, g, target) }), nil
+	return c.lockingWorker("qmigrate", vmid, "migrate", func(t *task, g *guest) error { return c.migrate(t, g, target) }), nil
 }
 
 // migrate is the work of moving a guest to another node, with those of its

@@ -92,7 +92,7 @@ func snapshotCreate(c *call) (any, error) {
 		return nil, fail(500, "unable to use snapshot name '%s' (reserved name)", name)
 	}
 	vmid := int(c.p.int("vmid"))
-	return c.guestWorker("qmsnapshot", vmid, func(t *task, g *guest) error {
+	return c.lockingWorker("qmsnapshot", vmid, "snapshot", func(t *task, g *guest) error {
 		return c.takeSnapshot(t, g, name)
 	}), nil
 }
@@ -171,7 +171,7 @@ func snapshotOf(conf map[string]string) map[string]string {
 func snapshotRollback(c *call) (any, error) {
 	name, vmid := c.vars["snapname"], int(c.p.int("vmid"))
 	start := c.p.boolean("start", false)
-	return c.guestWorker("qmrollback", vmid, func(t *task, g *guest) error {
+	return c.lockingWorker("qmrollback", vmid, "rollback", func(t *task, g *guest) error {
 		if err := c.rollback(t, g, name); err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (c *call) rollback(t *task, g *guest, name string) error {
 func snapshotDelete(c *call) (any, error) {
 	name, vmid := c.vars["snapname"], int(c.p.int("vmid"))
 	force := c.p.boolean("force", false)
-	return c.guestWorker("qmdelsnapshot", vmid, func(t *task, g *guest) error {
+	return c.lockingWorker("qmdelsnapshot", vmid, "snapshot-delete", func(t *task, g *guest) error {
 		s, err := g.snapshot(name)
 		if err != nil {
 			return err

@@ -38,12 +38,69 @@ func (c *call) guestOn(vmid int) (*guest, error) {
 // guestWorker is task for a guest that is looked up when the work is done.
 func (c *call) guestWorker(typ string, vmid int, run func(t *task, g *guest) error) string {
 	return c.task(typ, strconv.Itoa(vmid), func(t *task) error {
+		if err := c.fileLock(vmid, t); err != nil {
+			return err
+		}
 		g, err := c.guestOn(vmid)
 		if err != nil {
 			return err
 		}
 		return run(t, g)
 	})
+}
+
+// lockingWorker is guestWorker for work during which the guest's config has a
+// lock: it is there from the start when the work takes time.
+func (c *call) lockingWorker(typ string, vmid int, lock string, run func(t *task, g *guest) error) string {
+	var locked *guest
+	unlock := func() {
+		if locked != nil && locked.lock() == lock {
+			locked.setLock("")
+		}
+		locked = nil
+	}
+	upid := c.guestWorker(typ, vmid, func(t *task, g *guest) error {
+		unlock()
+		return run(t, g)
+	})
+	t := c.cl().Tasks[len(c.cl().Tasks)-1]
+	g := c.cl().Guests[vmid]
+	if t.UPID == upid && t.running() && g != nil && g.Node == c.node && g.lock() == "" && !g.template() {
+		locked = g
+		g.setLock(lock)
+		t.undo = unlock
+	}
+	return upid
+}
+
+// fileLock waits for the tasks that hold the lock on a guest's config file,
+// other than self: they end now. One that is held goes on, and the lock cannot
+// be had.
+func (c *call) fileLock(vmid int, self *task) error {
+	id := strconv.Itoa(vmid)
+	for _, t := range c.cl().Tasks {
+		if t == self {
+			break
+		}
+		if !t.running() || t.working || t.ID != id || t.Node != c.node || !holdsFileLock(t.Type) {
+			continue
+		}
+		if t.held {
+			return fail(500, "can't lock file '/var/lock/qemu-server/lock-%d.conf' - got timeout", vmid)
+		}
+		c.s.finish(t)
+	}
+	return nil
+}
+
+// holdsFileLock tells whether a type of task holds the lock on its guest's
+// config file all the time.
+func holdsFileLock(typ string) bool {
+	switch typ {
+	case "qmstart", "qmstop", "qmshutdown", "qmreboot", "qmpause", "qmresume", "qmconfig", "resize", "qmmove", "qmdestroy", "qmtemplate":
+		return true
+	}
+	return false
 }
 
 // checkSkiplock refuses skiplock to everyone but root.

@@ -37,6 +37,9 @@ func guestConfigPost(c *call) (any, error) {
 		return nil, err
 	}
 	return c.guestWorker("qmconfig", vmid, func(t *task, g *guest) error {
+		if err := c.checkChange(vmid, ch); err != nil {
+			return err
+		}
 		t.logf("%s", ch.log)
 		return c.apply(c.host(t), g, ch)
 	}), nil
@@ -58,6 +61,9 @@ func guestUnlink(c *call) (any, error) {
 
 // changeNow checks and applies a change within the call.
 func (c *call) changeNow(vmid int, ch change) error {
+	if err := c.fileLock(vmid, nil); err != nil {
+		return err
+	}
 	if err := c.checkChange(vmid, ch); err != nil {
 		return err
 	}

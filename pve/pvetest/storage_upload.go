@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -267,11 +268,12 @@ func (c *call) download(t *task, st *storage, v *volume, from string) error {
 	size := int64(len(data))
 	tmp := fmt.Sprintf("%s.tmp_dwnl.%d", target, t.PID)
 	t.logf("HTTP request sent, awaiting response... 200 OK")
-	t.logf("Length: %d [application/octet-stream]", size)
+	t.logf("Length: %s [application/octet-stream]", wgetSize(size))
 	t.logf("Saving to: '%s'", tmp)
 	if _, _, avail := c.cl().usage(st, c.node); size > avail {
 		return fail(500, "download failed: Cannot write to '%s' (No space left on device).", tmp)
 	}
+	t.logf("     0K                                    100%%  351M=0.003s")
 	t.logf("%s (351 MB/s) - '%s' saved [%d/%[3]d]", now, tmp, size)
 	blob, err := c.s.storeBlob(data)
 	if err != nil {
@@ -288,6 +290,22 @@ func (c *call) download(t *task, st *storage, v *volume, from string) error {
 	c.putFile(st, v, blob, size)
 	t.logf("download of '%s' to '%s' finished", from, target)
 	return nil
+}
+
+// wgetSize is a length as wget prints it.
+func wgetSize(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{gib, "G"}, {mib, "M"}, {kib, "K"}} {
+		if f := float64(n) / float64(unit.size); f >= 10 {
+			return fmt.Sprintf("%s (%.0f%s)", text, f, unit.name)
+		} else if f >= 1 {
+			return fmt.Sprintf("%s (%.1f%s)", text, f, unit.name)
+		}
+	}
+	return text
 }
 
 func queryURL(c *call) (any, error) {
