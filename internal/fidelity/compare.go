@@ -93,7 +93,7 @@ func (p *player) text(s string) string {
 // their types are still compared.
 var chance = strings.Fields(`digest uptime cpu mem memhost disk maxmem-node netin netout diskread diskwrite ctime starttime endtime pid pstart
 vmgenid ticket CSRFPreventionToken value-secret cert password loadavg used used_fraction avail free available total-bytes snaptime
-localtime time ssl_fingerprint flags mhz hvm release version-kernel kversion idle wait port data-hosts`)
+changes localtime time ssl_fingerprint flags mhz hvm release version-kernel kversion idle wait port data-hosts`)
 
 // compareKey is what identifies an element of a list without an order.
 var compareKeys = strings.Fields("id volid key sid roleid userid tokenid groupid poolid subdir name iface storage node upid vmid realm path ugid realm n cmd")

@@ -31,6 +31,9 @@ func (p *player) prepare(e *exchange) error {
 			return err
 		}
 	}
+	if !p.names[opening] {
+		return nil // another recording
+	}
 	for _, g := range gaps() {
 		if e.Seq < g.seq || p.done[g.name] {
 			continue
@@ -109,6 +112,9 @@ func (p *player) failLike(e *exchange) error {
 	}
 	return nil
 }
+
+// opening is the first exchange of the recording whose gaps are known.
+const opening = "001-token-create"
 
 // A gap is something that happened before the exchange seq.
 type gap struct {

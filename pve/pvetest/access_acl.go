@@ -295,7 +295,9 @@ func permissionList(c *call) (any, error) {
 			paths[e.Path] = true
 		}
 		for id, pool := range c.cl().Pools {
-			paths["/pool/"+id] = true
+			if !strings.Contains(id, "/") { // nested pools are not listed
+				paths["/pool/"+id] = true
+			}
 			for vmid := range pool.Guests {
 				paths["/vms/"+itoa(vmid)] = true
 			}

@@ -293,6 +293,9 @@ func (c *call) checkRule(prefix, id string, rule section) error {
 				}
 			}
 		}
+		if c.splitsTogether(id, resources) {
+			bad = append(bad, "at least one resource is in a positive resource affinity rule and there are other resources in at least one other node affinity rule already")
+		}
 	} else {
 		if len(resources) < 2 {
 			bad = append(bad, "rule is ineffective as there are less than two resources")
@@ -305,6 +308,31 @@ func (c *call) checkRule(prefix, id string, rule section) error {
 		return fail(500, "%s400 Rule '%s' is invalid.\nresources: %s", prefix, id, strings.Join(bad, ", "))
 	}
 	return nil
+}
+
+// splitsTogether tells whether resources that are to be kept together would
+// have different rules about their nodes.
+func (c *call) splitsTogether(id string, resources []string) bool {
+	for _, together := range c.cl().rules() {
+		if together["affinity"] != "positive" {
+			continue
+		}
+		all := splitList(together["resources"])
+		if !slices.ContainsFunc(resources, func(r string) bool { return slices.Contains(all, r) }) {
+			continue
+		}
+		for other, o := range c.cl().rules() {
+			if other == id || o["type"] != "node-affinity" {
+				continue
+			}
+			for _, r := range splitList(o["resources"]) {
+				if slices.Contains(all, r) && !slices.Contains(resources, r) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // setRule takes a rule's settings from a call.

@@ -80,6 +80,7 @@ func (i *iface) row() map[string]any {
 		switch k {
 		case "autostart", "bridge_vlan_aware", "ovs_tag":
 			m[k] = atoi(v)
+		case "manual":
 		case "comments":
 			m[k] = strings.TrimSuffix(v, "\n") + "\n"
 		default:
@@ -87,7 +88,9 @@ func (i *iface) row() map[string]any {
 		}
 	}
 	if addr := i.Config["address"]; addr != "" {
-		m["method"] = "static"
+		if i.Config["manual"] == "" {
+			m["method"] = "static"
+		}
 		if mask := i.Config["netmask"]; mask != "" {
 			m["cidr"] = addr + "/" + mask
 		}
@@ -238,6 +241,11 @@ func networkUpdate(c *call) (any, error) {
 			delete(i.Config, "address")
 			delete(i.Config, "netmask")
 		}
+	}
+	// An update without an address keeps it and yet ends the static method.
+	delete(i.Config, "manual")
+	if !c.p.has("cidr") && !c.p.has("address") {
+		i.Config["manual"] = "1"
 	}
 	if err := c.setIface(i); err != nil {
 		return nil, err

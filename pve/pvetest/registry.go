@@ -54,6 +54,15 @@ func newRegistry(doc *apidoc.Document) *registry {
 		r.byName[op.Method+" "+op.Path] = op
 		r.root.add(op)
 	}
+	// The bounds of the VMID range are written in a form that PVE itself does
+	// not enforce.
+	if op := r.byName["PUT /cluster/options"]; op != nil {
+		if s := op.Parameters.Properties["next-id"]; s != nil && s.FormatSchema != nil {
+			for _, bound := range s.FormatSchema.Properties {
+				bound.Minimum, bound.Maximum = "", ""
+			}
+		}
+	}
 	for _, register := range registrations() {
 		register(r)
 	}
