@@ -3,12 +3,15 @@ package cpi
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/diskfs/go-diskfs/backend/file"
+	diskfs "github.com/diskfs/go-diskfs/filesystem/iso9660"
 	"github.com/kdomanski/iso9660"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -70,6 +73,37 @@ func TestConfigDriveReadByALibrary(t *testing.T) {
 				"/openstack/latest/user_data":      tc.settings,
 			}, files)
 		})
+	}
+}
+
+// TestConfigDriveReadByASecondLibrary reads with another library again, one that
+// follows the path table and the Rock Ridge attributes.
+func TestConfigDriveReadByASecondLibrary(t *testing.T) {
+	t.Parallel()
+	settings := strings.Repeat("settings ", 1000)
+	image, err := configDrive([]byte(settings), "vm-101-k3v9q2m8x1z7")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "drive.iso")
+	require.NoError(t, os.WriteFile(path, image, 0o600))
+	storage, err := file.OpenFromPath(path, true)
+	require.NoError(t, err)
+	defer storage.Close()
+	drive, err := diskfs.Read(storage, int64(len(image)), 0, isoSector)
+	require.NoError(t, err)
+
+	assert.Equal(t, "config-2", strings.TrimRight(drive.Label(), " \x00"))
+	for path, want := range map[string]string{
+		"ec2/latest/user-data":            settings,
+		"openstack/latest/user_data":      settings,
+		"ec2/latest/meta-data.json":       `{"instance-id":"vm-101-k3v9q2m8x1z7","public-keys":{}}`,
+		"openstack/latest/meta_data.json": `{"uuid":"vm-101-k3v9q2m8x1z7","name":"vm-101-k3v9q2m8x1z7"}`,
+	} {
+		got, err := drive.ReadFile(path)
+		require.NoError(t, err, path)
+		assert.Equal(t, want, string(got))
+		info, err := drive.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, fs.FileMode(0o400), info.Mode(), "the settings are for root alone")
 	}
 }
 

@@ -125,7 +125,7 @@ func (r *recorder) CalculateVMCloudProperties(_ context.Context, w rpc.VMResourc
 func (r *recorder) CreateDisk(_ context.Context, size int64, p json.RawMessage, vm rpc.VMCID) (rpc.DiskCID, error) {
 	return "disk", r.note(size, string(p), vm)
 }
-func (r *recorder) DeleteDisk(_ context.Context, c rpc.DiskCID) error { return r.note(c) }
+func (r *recorder) DeleteDisk(_ context.Context, c rpc.DiskCID) error      { return r.note(c) }
 func (r *recorder) HasDisk(_ context.Context, c rpc.DiskCID) (bool, error) { return false, r.note(c) }
 
 func (r *recorder) AttachDisk(_ context.Context, vm rpc.VMCID, d rpc.DiskCID) (rpc.DiskHint, error) {
