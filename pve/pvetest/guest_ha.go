@@ -36,3 +36,31 @@ func (cl *cluster) request(vmid int, state string) {
 		r.State = state
 	}
 }
+
+// RunHA lets the high availability manager do its work once: guests that are
+// asked to be started start, and those that are asked to be stopped stop. It
+// returns those it changed. Without it requests stay requests.
+func (s *Server) RunHA() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var changed []int
+	for _, vmid := range sortedKeys(s.state.Guests) {
+		g, r := s.state.Guests[vmid], s.state.HA["vm:"+strconv.Itoa(vmid)]
+		if r == nil || r.State == "ignored" || r.State == "disabled" || s.state.Nodes[g.Node].Offline {
+			continue
+		}
+		want := r.State == "started"
+		if g.Running == want {
+			continue
+		}
+		c := s.inside(g.Node)
+		if want && c.start(&task{}, g, false) != nil {
+			continue
+		}
+		if !want {
+			g.stop()
+		}
+		changed = append(changed, vmid)
+	}
+	return changed
+}

@@ -46,6 +46,9 @@ func uploadTarget(content, name string) (*volume, error) {
 		ok = importExtension.MatchString(name)
 		v.Format = name[strings.LastIndexByte(name, '.')+1:]
 	}
+	if !ok && content == "import" {
+		return nil, failParam("filename", "invalid filename or wrong extension")
+	}
 	if !ok {
 		return nil, failParam("filename", "wrong file extension")
 	}
