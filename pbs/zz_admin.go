@@ -600,7 +600,6 @@ type PruneBackupGroupParams struct {
 	KeepWeekly  *int64  `json:"keep-weekly,omitempty"`  // At least 1.
 	KeepYearly  *int64  `json:"keep-yearly,omitempty"`  // At least 1.
 	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
-	UseTask     *bool   `json:"use-task,omitempty"`     // Default false.
 }
 
 // PruneBackupGroup calls POST /admin/datastore/{store}/prune.

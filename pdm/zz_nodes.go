@@ -700,10 +700,9 @@ func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
 // ListTaskLogParams are the parameters of [Client.ListTaskLog].
 type ListTaskLogParams struct {
 	Node       string `json:"node"`
-	UPID       UPID   `json:"upid"`               // At least 36 characters.
-	Download   *bool  `json:"download,omitempty"` // Default false.
-	Limit      *int64 `json:"limit,omitempty"`    // At least 0. Default 50.
-	Start      *int64 `json:"start,omitempty"`    // At least 0. Default 0.
+	UPID       UPID   `json:"upid"`            // At least 36 characters.
+	Limit      *int64 `json:"limit,omitempty"` // At least 0. Default 50.
+	Start      *int64 `json:"start,omitempty"` // At least 0. Default 0.
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 

@@ -918,11 +918,10 @@ func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
 
 // ListTaskLogParams are the parameters of [Client.ListTaskLog].
 type ListTaskLogParams struct {
-	Node     string `json:"node"`
-	UPID     UPID   `json:"upid"`
-	Download *bool  `json:"download,omitempty"`
-	Limit    *int64 `json:"limit,omitempty"` // At least 0. Default 50.
-	Start    *int64 `json:"start,omitempty"` // At least 0. Default 0.
+	Node  string `json:"node"`
+	UPID  UPID   `json:"upid"`
+	Limit *int64 `json:"limit,omitempty"` // At least 0. Default 50.
+	Start *int64 `json:"start,omitempty"` // At least 0. Default 0.
 }
 
 // ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,9 +28,12 @@ Without flags it remakes gen/PRODUCT.openapi.json and PRODUCT/zz_*.go for every
 product of this module from the newest facts in apidoc/. Run it within the module.
 
 With flags it does the same for any API description: FILE is what a Proxmox host
-serves to its API viewer (apidoc.js), the JSON in it, or a facts file. DIR gets
+serves to its API viewer (apidoc.js), the JSON in it, or a facts file; a URL will do
+as well. DIR gets
 openapi.json and zz_*.go, a package NAME that compiles when DIR lies in this module.
-Old zz_*.go files in DIR are removed. When the description is that of a product this
+Old zz_*.go files in DIR are removed. Names come from rules; where two operations or
+two parameters would get the same one, that is told or, where no rule helps, an error
+that names both: nothing is written then. When the description is that of a product this
 module knows, perhaps in another release, the product's overlay is used as far as it
 applies; -overlay names another one, "none" stands for none.
 
@@ -47,6 +51,7 @@ type job struct {
 	module  string
 	openapi string // where the document goes
 	dir     string // where the package goes
+	methods int    // how many there are, once it has run
 }
 
 func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -72,7 +77,7 @@ func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	if *product == "" && *from == "" && *out == "" && *overlay == "" && *version == "" {
 		jobs, err = ownJobs()
 	} else {
-		jobs, err = givenJob(*product, *from, *out, *overlay, *version)
+		jobs, err = givenJob(ctx, *product, *from, *out, *overlay, *version)
 	}
 	if err != nil {
 		return err
@@ -98,7 +103,7 @@ func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	for _, j := range jobs {
-		fmt.Fprintf(stdout, "%s: %d operations from %s\n", j.pkg, len(j.doc.Operations), j.source)
+		fmt.Fprintf(stdout, "%s: %d operations from %s, %d of them methods\n", j.pkg, len(j.doc.Operations), j.source, j.methods)
 	}
 	return nil
 }
@@ -148,7 +153,7 @@ func productOverlay(product string) (*openapi.Overlay, error) {
 }
 
 // givenJob is the product that the flags describe.
-func givenJob(product, from, out, overlayFile, version string) ([]*job, error) {
+func givenJob(ctx context.Context, product, from, out, overlayFile, version string) ([]*job, error) {
 	var missing []string
 	for _, f := range []struct{ name, value string }{{"-product", product}, {"-from", from}, {"-out", out}} {
 		if f.value == "" {
@@ -161,13 +166,13 @@ func givenJob(product, from, out, overlayFile, version string) ([]*job, error) {
 	if err := golang.CheckPackage(product); err != nil {
 		return nil, err
 	}
-	data, err := os.ReadFile(from)
+	data, origin, err := apidoc.Fetch(ctx, apidoc.Source{Product: product, From: from})
 	if err != nil {
 		return nil, err
 	}
 	doc, err := apidoc.Parse(data, product, version)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", from, err)
+		return nil, fmt.Errorf("%s: %w", origin, err)
 	}
 	if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("-out %s is a file, want a directory", out)
@@ -180,8 +185,8 @@ func givenJob(product, from, out, overlayFile, version string) ([]*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := filepath.Base(from)
-	command := fmt.Sprintf("Made again by: go run ./internal/generator generate -product %s -from %s -out .", product, source)
+	source := path.Base(origin)
+	command := fmt.Sprintf("Made again by: go run ./internal/generator generate -product %s -from %s -out DIR", product, source)
 	if version != "" {
 		command += " -version " + version
 	}
@@ -232,6 +237,7 @@ func (j *job) run(stderr io.Writer) ([]write, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	j.methods = len(built.Methods)
 	for _, note := range built.Notes {
 		fmt.Fprintf(stderr, "%s: note: %s\n", j.pkg, note)
 	}

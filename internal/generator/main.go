@@ -28,11 +28,22 @@ func main() {
 	}
 }
 
+const usage = `usage: generator COMMAND [flags]
+
+  apidoc    add the facts about a product's API to apidoc/, from a file, a URL or a host
+  generate  make the OpenAPI documents and the clients from the facts
+  diff      tell what changed between two API descriptions
+
+"generator COMMAND -h" explains a command.`
+
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("usage: generator apidoc|diff [flags]")
+		return errors.New(usage)
 	}
 	switch args[0] {
+	case "-h", "-help", "--help", "help":
+		fmt.Fprintln(stderr, usage)
+		return flag.ErrHelp
 	case "apidoc":
 		return runApidoc(ctx, args[1:], stdout, stderr)
 	case "generate":
@@ -40,5 +51,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "diff":
 		return runDiff(ctx, args[1:], stdout, stderr)
 	}
-	return fmt.Errorf("unknown command %q", args[0])
+	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
 }

@@ -267,12 +267,7 @@ func (b *builder) applyOverlay() error {
 	}
 	b.maybe(problems)
 	if b.shared, problems, err = share(b.ops, b.overlay.Shared); err != nil {
-		if b.strict {
-			return err
-		}
-		// Another release may differ; then each place has a type of its own.
-		b.result.Notes = append(b.result.Notes, "types are not shared: "+err.Error())
-		b.shared = nil
+		return err
 	}
 	b.maybe(problems)
 	for i, f := range b.overlay.Fields {

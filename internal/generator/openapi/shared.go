@@ -18,13 +18,15 @@ type sharedType struct {
 }
 
 // share reads the overlay's table of shared types: it merges the schemas of all
-// places of a type and makes sure that they agree where they overlap.
+// places of a type and makes sure that they agree where they overlap. It tells
+// what is wrong with entries; a type whose places do not agree is not shared.
 func share(ops []*apidoc.Operation, table map[string]Selectors) (map[*apidoc.Schema]*sharedType, []string, error) {
 	out := map[*apidoc.Schema]*sharedType{}
 	var problems []string
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		t := &sharedType{name: name}
-		count := 0
+		agree := true
+		var shapes []place
 		for _, at := range table[name] {
 			places, err := find(ops, at)
 			if err != nil {
@@ -39,23 +41,31 @@ func share(ops []*apidoc.Operation, table map[string]Selectors) (map[*apidoc.Sch
 					continue // a wildcard may also meet plain values of the name
 				}
 				if shape == nil {
-					return nil, nil, fmt.Errorf("shared: %s: %s has no members to share", name, p)
+					problems = append(problems, fmt.Sprintf("shared: %s: %s has no members to share", name, p))
+					continue
 				}
 				if other := out[shape]; other != nil {
-					return nil, nil, fmt.Errorf("shared: %s is both %s and %s", p, other.name, name)
+					problems = append(problems, fmt.Sprintf("shared: %s is both %s and %s", p, other.name, name))
+					continue
 				}
-				out[shape] = t
-				t.shapes = append(t.shapes, shape)
-				count++
+				shapes = append(shapes, p)
 				if t.schema == nil {
 					t.schema, t.first = shape.Clone(), p
 				} else if err := absorb(t.schema, shape, ""); err != nil {
-					return nil, nil, fmt.Errorf("shared: %s: %s and %s do not agree: %w", name, t.first, p, err)
+					problems = append(problems, fmt.Sprintf("shared: %s: %s and %s do not agree: %v", name, t.first, p, err))
+					agree = false
 				}
 			}
 		}
-		if count == 1 {
+		if len(shapes) == 1 {
 			problems = append(problems, fmt.Sprintf("shared: %s has one place only, %s: nothing to share", name, t.first))
+		}
+		if agree {
+			for _, p := range shapes {
+				shape := shapeOf(p.schema)
+				out[shape] = t
+				t.shapes = append(t.shapes, shape)
+			}
 		}
 	}
 	return out, problems, nil
