@@ -200,9 +200,12 @@ func TestTicketIsRenewedFromTheOldOne(t *testing.T) {
 		require.NoError(t, call())
 		assert.Equal(t, "pw-secret", server.logins[len(server.logins)-1].Get("password"))
 
-		// After its life a ticket is still tried as a password before the real one.
+		// A ticket past its life is not worth a try.
+		before := len(server.logins)
 		time.Sleep(3 * time.Hour)
 		require.NoError(t, call())
+		require.Len(t, server.logins, before+1)
+		assert.Equal(t, "pw-secret", server.logins[before].Get("password"))
 	})
 }
 
@@ -308,6 +311,24 @@ func TestWrongPassword(t *testing.T) {
 	assert.NotContains(t, err.Error(), "pw-secret")
 	assert.Len(t, server.logins, 1)
 	assert.Empty(t, server.calls)
+}
+
+// TestLoginSurvivesDyingWorkers: the login is repeated like a read.
+func TestLoginSurvivesDyingWorkers(t *testing.T) {
+	t.Parallel()
+	faults := []*http.Response{memoryAnswer(596, "Broken pipe", ""), memoryAnswer(200, "OK", ""), memoryAnswer(599, "Too many redirections", "")}
+	server := &loginServer{fail: func(url.Values) *http.Response {
+		if len(faults) == 0 {
+			return nil
+		}
+		next := faults[0]
+		faults = faults[1:]
+		return next
+	}}
+	client := server.client(t, WithPassword("ops@pve", "pw"), quick())
+	require.NoError(t, client.Call(t.Context(), http.MethodPost, "/x", nil, nil))
+	assert.Len(t, server.logins, 4)
+	assert.Len(t, server.calls, 1)
 }
 
 func TestTicketHandOver(t *testing.T) {

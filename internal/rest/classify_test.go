@@ -3,8 +3,11 @@ package rest
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -176,4 +179,79 @@ func readCase(t *testing.T, name string, into any) {
 	data, err := io.ReadAll(f)
 	require.NoError(t, err)
 	require.NoError(t, json.NewDecoder(strings.NewReader(string(data))).Decode(into))
+}
+
+func TestParamsFromText(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, text string
+		want       map[string]string
+	}{
+		{name: "none", text: "VM is locked (backup)"},
+		{name: "prose with a colon", text: "command failed: exit code 1\nlvcreate: not enough space"},
+		{
+			name: "nested refusal", text: "create sdn subnet object failed: 400 Parameter verification failed.\nipam: ipam-simple not existing",
+			want: map[string]string{"ipam": "ipam-simple not existing"},
+		},
+		{
+			name: "several lines", text: "create ha rule failed: 400 Rule 'x' is invalid.\nresources: too few\nnodes: unknown",
+			want: map[string]string{"resources": "too few", "nodes": "unknown"},
+		},
+		{name: "end of a task", text: "400 Parameter verification failed. scsi3: hotplug problem - a: b", want: map[string]string{"scsi3": "hotplug problem - a: b"}},
+		{name: "pbs, one", text: "parameter verification failed - 'store': too short", want: map[string]string{"store": "too short"}},
+		{
+			name: "pbs, several", text: "parameter verification errors\n\nparameter 'store': too short\nparameter 'backup-id': missing",
+			want: map[string]string{"store": "too short", "backup-id": "missing"},
+		},
+		{name: "pbs, list", text: "parameter verification failed:\n- 'store': too short", want: map[string]string{"store": "too short"}},
+	} {
+		assert.Equal(t, tc.want, paramsFromText(tc.text), tc.name)
+	}
+}
+
+func TestLockNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"VM is locked (backup)":                                                      "backup",
+		"CT is locked (disk)":                                                        "disk",
+		"clone failed: VM is locked (snapshot-delete)":                               "snapshot-delete",
+		"can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout":        "lock-100.conf",
+		"cfs-lock 'storage-x' error: got lock request timeout":                       "storage-x",
+		"error during cfs-locked 'storage-p' operation: got lock timeout - aborting": "storage-p",
+		"command '/sbin/lvs' failed: got timeout":                                    "",
+		"no lock (here)":                         "",
+		"cfs-lock 'domain-ha' error: no quorum!": "",
+	} {
+		assert.Equal(t, want, (&Error{Status: 500, Message: text}).Lock(), text)
+		assert.Equal(t, want, (&TaskError{ExitStatus: text}).Lock(), text)
+	}
+}
+
+// TestStatusBeforeText: what a 400, 401 or 403 says does not change what it is.
+func TestStatusBeforeText(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]error{401: ErrAuthentication, 403: ErrPermission} {
+		err := &Error{Method: "GET", Status: status, Message: "can't lock file 'x' - got timeout: VM 100 already exists, no quorum"}
+		assert.ErrorIs(t, err, want)
+		for _, other := range []error{ErrLocked, ErrTimeout, ErrExists, ErrNoQuorum} {
+			assert.NotErrorIs(t, err, other)
+		}
+		assert.False(t, IsRetryable(err))
+	}
+}
+
+// TestErrorsThroughWraps: classes and types survive every kind of wrapping.
+func TestErrorsThroughWraps(t *testing.T) {
+	t.Parallel()
+	inner := &Error{Method: "POST", Path: "/x", Status: 500, Message: "VM is locked (backup)"}
+	for _, err := range []error{inner, fmt.Errorf("a: %w", fmt.Errorf("b: %w", inner)), errors.Join(io.EOF, inner), fmt.Errorf("%w and %w", io.EOF, inner)} {
+		assert.ErrorIs(t, err, ErrLocked)
+		assert.True(t, IsRetryable(err))
+		found, ok := errors.AsType[*Error](err)
+		require.True(t, ok)
+		assert.Equal(t, "backup", found.Lock())
+	}
+	assert.False(t, IsRetryable(nil))
+	assert.False(t, IsRetryable(io.EOF))
+	assert.False(t, IsRetryable(context.DeadlineExceeded))
 }

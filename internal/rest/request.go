@@ -171,7 +171,10 @@ func (c *Client) send(ctx context.Context, call *call) (answer, error) {
 	}
 }
 
-var errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
+var (
+	errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
+	errEmpty         = errors.New("the answer is empty")
+)
 
 // attempt makes the call once. seen identifies the credentials that were used.
 func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint64, f fault, err error) {
@@ -228,6 +231,9 @@ func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint
 			f = faultFinal
 		}
 		return answer{}, seen, f, c.transportError(ctx, call, endpoint, contextOr(ctx, readErr), true)
+	case len(body) == 0 && (call.kind == kindRead || call.kind == kindLogin):
+		// A worker that dies between the head of its answer and the body leaves this.
+		return answer{}, seen, faultLost, c.transportError(ctx, call, endpoint, errEmpty, true)
 	case len(body) > 0 && !isJSON(resp.Header.Get("Content-Type")):
 		return answer{}, seen, faultNone, c.newError(call, endpoint, resp, body)
 	}
@@ -445,6 +451,8 @@ func (c *Client) hintFor(e *Error) string {
 	case e.Status == http.StatusForbidden && token &&
 		(strings.Contains(e.Message, "not available with API token") || strings.Contains(e.Message, "user != root@pam")):
 		return "log in with a password for this call: API tokens cannot make it"
+	case strings.Contains(e.Message, "does not look like a valid user name") && token:
+		return "log in with a password for consoles: this server does not open them to API tokens"
 	case strings.HasPrefix(e.Message, "only root can ") && token:
 		return "log in as root@pam with a password for this: API tokens cannot do it, not even root's"
 	case e.Status == statusTLS && strings.HasPrefix(e.Path, "/nodes/"):

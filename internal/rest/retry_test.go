@@ -348,7 +348,7 @@ func TestAnswers(t *testing.T) {
 		{name: "web page", answer: reply(200, "OK", "text/html; charset=utf-8", "<html>sign in</html>"), is: ErrNotAPI, want: "check the endpoint"},
 		{name: "text", answer: reply(200, "OK", "text/plain", "hello"), is: ErrNotAPI, want: `of type "text/plain"`},
 		{name: "other JSON", answer: reply(200, "OK", jsonType, `{"status":"ok"}`), want: "it has no data"},
-		{name: "nothing", answer: reply(200, "OK", jsonType, ""), want: "it has no data"},
+		{name: "nothing", answer: reply(200, "OK", jsonType, ""), want: "the answer is empty", is: ErrNoAnswer},
 		{name: "no object", answer: reply(200, "OK", jsonType, `[1]`), want: "no JSON object"},
 		{name: "cut JSON", answer: reply(200, "OK", jsonType, `{"data":[1,`), want: "damaged"},
 		{name: "bad JSON inside", answer: reply(200, "OK", jsonType, `{"data":[1 2]}`), want: "damaged"},

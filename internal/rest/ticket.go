@@ -265,7 +265,7 @@ func (s *session) fly(ctx context.Context, f *loginFlight, old *Ticket) {
 	defer f.cancel()
 	var t *Ticket
 	var err error
-	if old != nil {
+	if old != nil && (old.age() < ticketLife || s.config.password == "") {
 		if t, err = s.login(ctx, old.Value); err != nil && old.age() < ticketLife && !errors.Is(err, ErrAuthentication) {
 			t, err = old, nil // renewal failed, but the ticket still holds
 		}

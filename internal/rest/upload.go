@@ -28,9 +28,10 @@ import (
 // An Upload is a file on its way to the server. Its bytes are streamed; they are never
 // held in memory.
 type Upload struct {
-	// Body holds the file. It is read from its current position on. A body that can
-	// seek is its own measure, can be checksummed and can be sent again when the first
-	// request did not leave; any other body needs Size, or goes through a temporary file.
+	// Body holds the file. It is read from its current position on, and never closed. A
+	// body that can seek is its own measure, can be checksummed and can be sent again
+	// when the first request did not leave; any other body needs Size, or goes through a
+	// temporary file.
 	Body io.Reader
 
 	// Size is the number of bytes in Body. 0 means unknown, unless Body can seek.
@@ -172,6 +173,7 @@ type uploadSource struct {
 	// may still hold an older one when it asks for another.
 	mu     sync.Mutex
 	reader *uploadReader
+	over   atomic.Bool
 }
 
 var errBodyGone = errors.New("the body of the upload has been read and cannot be read again")
@@ -236,7 +238,10 @@ func (s *uploadSource) spoolTo(ctx context.Context) error {
 	return nil
 }
 
+// close keeps net/http from reading on after the call. A read that is under way, and may
+// hang, is not waited for.
 func (s *uploadSource) close() {
+	s.over.Store(true)
 	if s.spool != nil {
 		s.spool.Close()
 		os.Remove(s.spool.Name())
@@ -318,7 +323,7 @@ func (r *uploadReader) readFile(p []byte) (int, error) {
 	s := r.source
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.reader != r {
+	if s.reader != r || s.over.Load() {
 		return 0, errBodyGone
 	}
 	n, err := s.body.Read(p[:min(int64(len(p)), r.left)])
