@@ -158,7 +158,8 @@ func TestDeleteVMKeepsPersistentDisks(t *testing.T) {
 	_, err := b.AttachDisk(ctx, vm, d1)
 	require.NoError(t, err)
 	volume := func(d rpc.DiskCID) string { return strings.SplitN(b.guest(b.holder(d)).Config["virtio0"], ",", 2)[0] }
-	require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { g.Config["unused0"] = volume(d2) }))
+	second := volume(d2)
+	require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { g.Config["unused0"] = second }))
 	iso := strings.SplitN(b.guest(id).Config["ide2"], ",", 2)[0]
 
 	// Nothing is destroyed when the disks cannot be taken off.

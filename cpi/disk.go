@@ -126,7 +126,7 @@ func (c *CPI) makeHolder(ctx context.Context, cid rpc.DiskCID, node string, st s
 	if props.Format != "" {
 		d.options = append(d.options, "format="+props.Format)
 	}
-	id, err := c.claim(ctx, claim{node: node, name: string(cid), start: c.createGuest(node, string(cid), holderMemory, d)})
+	id, err := c.claim(ctx, claim{node: node, task: "qmcreate", name: string(cid), start: c.createGuest(node, string(cid), holderMemory, d)})
 	g := guest{vmid: id, node: node, name: string(cid)}
 	if err != nil {
 		err = c.explain(err, what, c.createNeeds(st.id)...)

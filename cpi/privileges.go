@@ -97,7 +97,8 @@ func apiCalls() []apiCall {
 		{"GET /nodes/{node}/storage/{storage}/content", []callNeed{{pathImages, "Datastore.Audit"}}},
 		{"POST /nodes/{node}/storage/{storage}/upload", []callNeed{{pathISO, "Datastore.AllocateTemplate"}, {pathImport, "Datastore.AllocateTemplate"}}},
 		{"DELETE /nodes/{node}/storage/{storage}/content/{volume}", []callNeed{{pathISO, "Datastore.Allocate"}, {pathImport, "Datastore.Allocate"}}},
-		// A task's own user may look at it.
+		// Everybody sees his own tasks.
+		{"GET /nodes/{node}/tasks", nil},
 		{"GET /nodes/{node}/tasks/{upid}/status", nil},
 		{"GET /nodes/{node}/tasks/{upid}/log", nil},
 	}

@@ -299,7 +299,7 @@ func (c *CPI) makeTemplate(ctx context.Context, s templateSpec) (template, error
 	}
 	// The name is the process's own, so that a lost answer can be settled.
 	name := string(s.cid) + "-" + randomToken(6)
-	id, err := c.claim(ctx, claim{node: s.at.node, name: name, start: c.createGuest(s.at.node, name, templateMemory, drive)})
+	id, err := c.claim(ctx, claim{node: s.at.node, task: "qmcreate", name: name, start: c.createGuest(s.at.node, name, templateMemory, drive)})
 	g := guest{vmid: id, node: s.at.node, name: name}
 	if err == nil {
 		err = c.finishTemplate(ctx, g, s)

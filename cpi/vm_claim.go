@@ -15,6 +15,8 @@ type claim struct {
 	// node is where the request goes, and target where the guest is when all is
 	// done; empty means node.
 	node, target string
+	// task is the type of the task that makes the guest.
+	task string
 	// name is the guest's name, chosen by this call alone: by it a guest whose
 	// answer was lost is told from one that another process made with the same
 	// VMID.
@@ -28,7 +30,8 @@ const (
 	// between saying which VMID is free and its use, so that of many calls at
 	// once all but one lose each round.
 	claimTries = 100
-	// settleTime is how long a request whose answer was lost is given to show.
+	// settleTime is how long a request whose answer was lost, and no task of which
+	// runs, is given to show.
 	settleTime = 5 * time.Second
 )
 
@@ -104,19 +107,33 @@ func (c *CPI) settle(ctx context.Context, cl claim, id VMID) (found bool, err er
 		switch {
 		case err == nil && conf.lock != "":
 			// Being made, by whomever: the name comes at the end.
+		case err == nil && conf.name == cl.name && at != cl.home():
+			return true, fmt.Errorf("guest %d is on node %s instead of %s", id, at, cl.home())
 		case err == nil && conf.name == cl.name:
-			if at != cl.home() {
-				return true, fmt.Errorf("guest %d is on node %s instead of %s", id, at, cl.home())
-			}
 			return true, nil
 		case err == nil:
-			return false, fmt.Errorf("unable to create VM %d: %w", id, errTaken)
-		case errors.Is(err, pve.ErrNotFound):
-			if time.Now().After(end) {
-				return false, nil
-			}
-		case !unsettled(err) && !errors.Is(err, pve.ErrNotSent) && !errors.Is(err, pve.ErrNodeUnreachable):
+			return false, fmt.Errorf("VMID %d is another guest's: %w", id, errTaken)
+		case errors.Is(err, pve.ErrNotFound), errors.Is(err, errHidden),
+			unsettled(err), errors.Is(err, pve.ErrNotSent), errors.Is(err, pve.ErrNodeUnreachable):
+		default:
 			return false, err
+		}
+		waited, e := c.awaitTasks(ctx, cl)
+		if e != nil {
+			return false, e
+		}
+		switch {
+		case waited:
+			end = time.Now().Add(settleTime)
+		case time.Now().Before(end):
+		case errors.Is(err, pve.ErrNotFound):
+			return false, nil
+		case errors.Is(err, errHidden):
+			return false, fmt.Errorf("VMID %d is another guest's: %w", id, errTaken)
+		case err != nil:
+			return false, err
+		default:
+			return true, fmt.Errorf("guest %d stays locked (%s)", id, conf.lock)
 		}
 		if err := pause(ctx, try); err != nil {
 			return false, err
@@ -124,8 +141,59 @@ func (c *CPI) settle(ctx context.Context, cl claim, id VMID) (found bool, err er
 	}
 }
 
+// awaitTasks waits for the tasks that may be making the claim's guest: those of
+// its kind that the token has running on the node. It reports whether there were
+// any.
+func (c *CPI) awaitTasks(ctx context.Context, cl claim) (bool, error) {
+	rows, err := call(ctx, c, c.pve.ListTasks, pve.ListTasksParams{
+		Node: cl.node, Source: new("active"), TypeFilter: new(cl.task),
+	})
+	if err != nil {
+		return false, nil
+	}
+	var running []pve.UPID
+	for _, r := range rows {
+		// Rows name the user with or without its token.
+		if r.EndTime == nil && strings.HasPrefix(c.cfg.TokenID, r.User) {
+			running = append(running, r.UPID)
+		}
+	}
+	if len(running) == 0 {
+		return false, nil
+	}
+	// How they end is for those who began them; the guests tell the rest.
+	_, err = c.pve.WaitTasks(ctx, running, pve.WithTaskLogTail(0))
+	if e, ok := errors.AsType[*pve.TaskWaitError](err); ok && ctx.Err() != nil {
+		return true, e
+	}
+	return true, nil
+}
+
 // errTaken stands for the server's own refusal of a VMID that is taken.
 var errTaken = errors.New("config file already exists")
+
+// errHidden says that a VMID is taken by a guest that the token may not see. A
+// guest that is being made is not in its pool yet, so the caller's own may be one.
+var errHidden = errors.New("the guest cannot be seen")
+
+// ownConfig reads the configuration of a guest that this call may have made. A
+// token with rights on its pool alone is refused for a guest that does not exist
+// and for one that is being made alike, but everybody may ask whether the VMID is
+// free.
+func (c *CPI) ownConfig(ctx context.Context, g guest) (*guestConfig, error) {
+	conf, err := c.config(ctx, g)
+	if !errors.Is(err, pve.ErrPermission) {
+		return conf, err
+	}
+	_, taken := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(g.vmid)})
+	switch {
+	case taken == nil:
+		return nil, fmt.Errorf("%s: %w", g, pve.ErrNotFound)
+	case errors.Is(taken, pve.ErrGuestExists):
+		return nil, fmt.Errorf("%s: %w: %w", g, errHidden, err)
+	}
+	return nil, taken
+}
 
 // configAt reads a guest's configuration from the first of the nodes that has it.
 func (c *CPI) configAt(ctx context.Context, id VMID, nodes ...string) (*guestConfig, string, error) {
@@ -134,7 +202,7 @@ func (c *CPI) configAt(ctx context.Context, id VMID, nodes ...string) (*guestCon
 		if node == "" {
 			continue
 		}
-		conf, err := c.config(ctx, guest{vmid: id, node: node})
+		conf, err := c.ownConfig(ctx, guest{vmid: id, node: node})
 		if err == nil {
 			return conf, node, nil
 		}
@@ -164,7 +232,7 @@ func (c *CPI) undo(ctx context.Context, first error, g guest) error {
 // gives. No guest of that VMID is success, and so is another's.
 func (c *CPI) removeOwn(ctx context.Context, g guest) error {
 	for try := 0; ; try++ {
-		conf, err := c.config(ctx, g)
+		conf, err := c.ownConfig(ctx, g)
 		if errors.Is(err, pve.ErrNotFound) {
 			return nil
 		}
@@ -184,7 +252,7 @@ func (c *CPI) removeOwn(ctx context.Context, g guest) error {
 			return nil
 		}
 		// A task of the failed call may still hold the guest.
-		passing := errors.Is(err, pve.ErrLocked) || unsettled(err) || errors.Is(err, pve.ErrRunning) || conf != nil && conf.lock != ""
+		passing := errors.Is(err, errHidden) || errors.Is(err, pve.ErrLocked) || unsettled(err) || errors.Is(err, pve.ErrRunning) || conf != nil && conf.lock != ""
 		if !passing || try == 5 {
 			return err
 		}

@@ -269,7 +269,7 @@ func (c *CPI) checkBridges(ctx context.Context, node string, nics []nic) error {
 func (c *CPI) cloneTo(ctx context.Context, o *order, pl place) (VMID, error) {
 	src := pl.template.guest
 	what := fmt.Sprintf("clone %s to node %s", src, pl.node)
-	cl := claim{node: src.node, target: pl.node, name: vmName(o.token)}
+	cl := claim{node: src.node, target: pl.node, task: "qmclone", name: vmName(o.token)}
 	cl.start = func(ctx context.Context, id VMID) (pve.UPID, error) {
 		p := pve.CloneVMParams{Node: src.node, VMID: src.vmid, NewID: id, Name: new(cl.name), Full: new(!pl.linked)}
 		if pl.node != src.node {
