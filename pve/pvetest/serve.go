@@ -171,6 +171,7 @@ func (s *Server) api(method, uri string, raw map[string]rawValue, auth identity,
 func (s *Server) run(op *apidoc.Operation, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settle()
 	for name, val := range vars {
 		old, ok := raw[name]
 		if ok && (old.kind != isText || old.text != val) {

@@ -35,6 +35,7 @@ type Server struct {
 	rng    *mathrand.Rand
 	secret []byte // signs tickets
 	tasks  taskMode
+	active []*task // those that end by the clock
 	faults []*Fault
 	log    requestLog
 	stale  *staleRows

@@ -3,6 +3,7 @@ package pvetest
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -131,6 +132,7 @@ func (c *call) taskOn(nodeName, typ, id string, run func(t *task) error) string 
 		t.looks = s.tasks.looks
 	case s.tasks.last > 0:
 		t.until = now.Add(s.tasks.last)
+		s.active = append(s.active, t)
 	default:
 		s.finish(t)
 	}
@@ -196,15 +198,16 @@ func (s *Server) endTask(t *task, err error) {
 
 // settle ends the tasks whose time has come.
 func (s *Server) settle() {
-	if s.tasks.last == 0 {
+	if len(s.active) == 0 {
 		return
 	}
 	now := s.clock()
-	for _, t := range s.state.Tasks {
+	for _, t := range slices.Clone(s.active) {
 		if t.running() && !t.until.IsZero() && !now.Before(t.until) {
 			s.finish(t)
 		}
 	}
+	s.active = slices.DeleteFunc(s.active, func(t *task) bool { return !t.running() })
 }
 
 // look counts a look at a task's status, which may end it.

@@ -36,7 +36,6 @@ func (c *call) seesTask(t *task) bool {
 }
 
 func taskList(c *call) (any, error) {
-	c.s.settle()
 	source := c.p.str("source")
 	if source == "" {
 		source = "archive"
@@ -146,7 +145,6 @@ func taskStatus(c *call) (any, error) {
 	if t == nil {
 		return nil, failParam("upid", "no such task")
 	}
-	c.s.settle()
 	c.s.look(t)
 	m := t.row()
 	delete(m, "endtime")
@@ -164,7 +162,6 @@ func taskLog(c *call) (any, error) {
 	}
 	lines := []string{"unable to open file - No such file or directory"}
 	if t != nil {
-		c.s.settle()
 		if lines = t.Log; len(lines) == 0 {
 			lines = []string{"no content"}
 		}
