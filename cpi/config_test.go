@@ -2,7 +2,9 @@ package cpi
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -157,6 +159,20 @@ func TestLoadConfig(t *testing.T) {
 	c, err := LoadConfig(path, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"fast"}, c.Storage)
+}
+
+func TestConfigTakesACertificate(t *testing.T) {
+	t.Parallel()
+	// Any real certificate will do.
+	srv := httptest.NewUnstartedServer(nil)
+	srv.StartTLS()
+	defer srv.Close()
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}))
+
+	c, err := ParseConfig([]byte(minimalConfig()), contextOf(t, fmt.Sprintf(`{"ca_certificate":%q}`, text)))
+
+	require.NoError(t, err)
+	assert.Equal(t, text, c.CACertificate)
 }
 
 func TestKeyErrorIsTyped(t *testing.T) {
