@@ -49,6 +49,9 @@ func (p props) del(keys ...string) {
 func (p props) String() string {
 	var b strings.Builder
 	if v, ok := p.values[p.def]; ok {
+		if strings.Contains(v, "=") {
+			b.WriteString(p.def + "=")
+		}
 		b.WriteString(v)
 	}
 	for _, k := range sortedKeys(p.values) {
@@ -240,17 +243,20 @@ func parseNIC(text string) nic {
 
 // String prints the card with its model and MAC first, the rest sorted.
 func (n nic) String() string {
-	rest := props{def: "first", values: map[string]string{}}
+	rest := props{values: map[string]string{}}
 	for k, v := range n.values {
 		if k != "model" && k != "macaddr" {
 			rest.values[k] = v
 		}
 	}
-	rest.values["first"] = n.get("model")
+	text := n.get("model")
 	if mac := n.get("macaddr"); mac != "" {
-		rest.values["first"] += "=" + mac
+		text += "=" + mac
 	}
-	return rest.String()
+	if len(rest.values) > 0 {
+		text += "," + rest.String()
+	}
+	return text
 }
 
 // randomMAC returns an address with a prefix such as "BC:24:11".

@@ -13,7 +13,11 @@ func (g *guest) sizing() (mem int64, cpus int) {
 
 // bootDiskSize is the size of the first disk in the boot order.
 func (g *guest) bootDiskSize() int64 {
-	for _, key := range bootOrder(g.Config["boot"]) {
+	boot, ok := g.Config["boot"]
+	if !ok {
+		boot = defaultBoot(g.Config)
+	}
+	for _, key := range bootOrder(boot) {
 		text, ok := g.Config[key]
 		if !ok || !isDriveKey(key) {
 			continue
