@@ -119,7 +119,9 @@ func (c *Client) CallMeta(ctx context.Context, method, path string, params, out 
 	if err != nil {
 		return Meta{}, err
 	}
-	return c.decode(call, answer.body, out)
+	meta, err := c.decode(call, answer.body, out)
+	noteMeta(ctx, meta)
+	return meta, err
 }
 
 // decode takes the envelope off an answer and decodes its data.

@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"reflect"
+	"sync/atomic"
+)
+
+// defaultPage is how many items All asks for at a time.
+const defaultPage = 500
+
+// All walks through a list that the server gives in pages, by the method for one page:
+//
+//	for task, err := range rest.All(ctx, client.ListTasks, pve.ListTasksParams{Node: "pve1"}) {
+//
+// p must have the fields Start and Limit. Start says where to begin, Limit how much to
+// ask for at a time. Pages are asked for when they are needed and never ahead. After an
+// error, which comes with the zero item, the walk is over.
+//
+// A list that grows at its front while it is walked through, such as that of tasks, may
+// show an item twice.
+func All[P, T any](ctx context.Context, list func(context.Context, P) ([]T, error), p P) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		page := p // the caller's parameters stay as they are
+		start, limit, err := pageFields(&page)
+		if err != nil {
+			yield(*new(T), err)
+			return
+		}
+		next, size := int64(0), int64(defaultPage)
+		if *start != nil {
+			next = **start
+		}
+		if *limit != nil && **limit > 0 {
+			size = **limit
+		}
+		for {
+			*start, *limit = new(next), new(size)
+			items, err := list(ctx, page)
+			if err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			next += int64(len(items))
+			if int64(len(items)) < size {
+				return
+			}
+		}
+	}
+}
+
+// pageFields finds the fields Start and Limit of the struct that p points to.
+func pageFields(p any) (start, limit **int64, err error) {
+	v := reflect.ValueOf(p).Elem()
+	if v.Kind() != reflect.Struct {
+		return nil, nil, fmt.Errorf("%s is no structure of parameters", v.Type())
+	}
+	found := [2]**int64{}
+	for i, name := range [...]string{"Start", "Limit"} {
+		field := v.FieldByName(name)
+		if !field.IsValid() || field.Type() != reflect.TypeFor[*int64]() {
+			return nil, nil, fmt.Errorf("%s has no %s: this list does not come in pages", v.Type(), name)
+		}
+		found[i], _ = field.Addr().Interface().(**int64)
+	}
+	return found[0], found[1], nil
+}
+
+type metaKey struct{}
+
+// WithMeta returns a context whose calls also note what stands beside the data of their
+// answers, and a function that tells what the last of them noted.
+func WithMeta(ctx context.Context) (context.Context, func() Meta) {
+	last := new(atomic.Pointer[Meta])
+	return context.WithValue(ctx, metaKey{}, last), func() Meta {
+		if m := last.Load(); m != nil {
+			return *m
+		}
+		return Meta{}
+	}
+}
+
+func noteMeta(ctx context.Context, m Meta) {
+	if last, ok := ctx.Value(metaKey{}).(*atomic.Pointer[Meta]); ok {
+		last.Store(&m)
+	}
+}

@@ -1,0 +1,142 @@
+package pve_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/proxkit/proxkit/pve"
+	"github.com/proxkit/proxkit/pve/pvetest"
+)
+
+func newLab(t *testing.T, opts ...pvetest.Option) (*pvetest.Server, func() *pve.Client) {
+	t.Helper()
+	lab := pvetest.RunT(t, opts...)
+	id, secret := lab.RootToken()
+	return lab, func() *pve.Client {
+		client, err := pve.NewClient(lab.URL(), pve.WithAPIToken(id, secret), pve.WithRootCAs(lab.CertPool()))
+		require.NoError(t, err)
+		t.Cleanup(client.CloseIdleConnections)
+		return client
+	}
+}
+
+// TestNextIDFromManyCallers: 64 callers with clients of their own, as 64 processes have,
+// ask at the same time.
+func TestNextIDFromManyCallers(t *testing.T) {
+	t.Parallel()
+	const callers = 64
+	lab, newClient := newLab(t)
+	require.NoError(t, lab.AddVM(103, pvetest.VM{}))
+	ids := make([]int64, callers)
+	var wait sync.WaitGroup
+	for i := range callers {
+		client := newClient()
+		wait.Go(func() {
+			var err error
+			ids[i], err = client.CreateVMWithNextID(t.Context(), pve.CreateVMParams{Node: "pve1"})
+			assert.NoError(t, err)
+		})
+	}
+	wait.Wait()
+	slices.Sort(ids)
+	var want []int64
+	for id := int64(100); len(want) < callers; id++ {
+		if id != 103 {
+			want = append(want, id)
+		}
+	}
+	assert.Equal(t, want, ids, "no duplicate and no gap")
+	t.Logf("%d creates for %d guests", lab.Count("POST /nodes/pve1/qemu"), callers)
+}
+
+func TestNextID(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+
+	t.Run("range", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		lab.SetOption("next-id", "lower=5000,upper=5002")
+		client := newClient()
+		for want := range int64(2) {
+			id, err := client.CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+			require.NoError(t, err)
+			assert.Equal(t, 5000+want, id)
+		}
+		_, err := client.CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		assert.ErrorContains(t, err, "unable to get any free VMID in range")
+	})
+	t.Run("clone", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		require.NoError(t, lab.AddVM(100, pvetest.VM{Config: map[string]string{"virtio0": "local:1"}}))
+		id, err := newClient().CloneVMWithNextID(ctx, pve.CloneVMParams{Node: "pve1", VMID: 100, Full: new(true)})
+		require.NoError(t, err)
+		assert.Equal(t, int64(101), id)
+	})
+	t.Run("conflict that shows in the task", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		lab.FailTask("qmcreate:100", "unable to create VM 100: config file already exists")
+		id, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		require.NoError(t, err)
+		assert.Equal(t, int64(100), id, "the simulated conflict left nothing behind")
+		assert.Equal(t, 2, lab.Count("POST /nodes/pve1/qemu"))
+	})
+	t.Run("other failures are not tried again", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		lab.FailNext("POST /nodes/pve1/qemu", 500, "rbd error: rbd: image vm-100-disk-0 already exists")
+		id, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		assert.ErrorIs(t, err, pve.ErrExists)
+		assert.Zero(t, id)
+		assert.Equal(t, 1, lab.Count("POST /nodes/pve1/qemu"))
+	})
+	t.Run("unknown outcome names the VMID", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		lab.HoldTask("qmcreate:100")
+		reason := errors.New("no more time")
+		ctx, cancel := context.WithTimeoutCause(ctx, 300*time.Millisecond, reason)
+		defer cancel()
+		id, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		assert.ErrorIs(t, err, reason)
+		assert.Equal(t, int64(100), id)
+	})
+	t.Run("VMID given", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		_, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1", VMID: 7})
+		assert.ErrorIs(t, err, pve.ErrInvalidParameter)
+		assert.Empty(t, lab.Requests())
+	})
+}
+
+// TestListsInPages walks through a task list page by page.
+func TestListsInPages(t *testing.T) {
+	t.Parallel()
+	lab, newClient := newLab(t)
+	client := newClient()
+	for range 7 {
+		_, err := client.CreateVMWithNextID(t.Context(), pve.CreateVMParams{Node: "pve1"})
+		require.NoError(t, err)
+	}
+	lab.ResetRequests()
+	var upids []pve.UPID
+	ctx, meta := pve.WithMeta(t.Context())
+	for task, err := range pve.All(ctx, client.ListTasks, pve.ListTasksParams{Node: "pve1", Limit: new(int64(3))}) {
+		require.NoError(t, err)
+		upids = append(upids, task.UPID)
+	}
+	assert.Len(t, upids, 7)
+	assert.Equal(t, int64(7), meta().Total)
+	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(upids))), 7)
+	assert.Equal(t, 3, lab.Count("GET /nodes/pve1/tasks"))
+}
