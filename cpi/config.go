@@ -189,7 +189,7 @@ func (c *Config) read(r *objectReader) {
 	set(&c.DiskStorage, r.names("disk_storage", true))
 	setText(&c.ISOStorage, r.name("iso_storage"))
 	setText(&c.ImportStorage, r.name("import_storage"))
-	setText(&c.Pool, r.name("pool"))
+	setText(&c.Pool, r.pool("pool"))
 	set(&c.Nodes, r.names("nodes", false))
 	setText(&c.Bridge, r.name("bridge"))
 	setText(&c.Model, r.choice("model", nicModels()...))
@@ -315,9 +315,6 @@ func (c *Config) check() error {
 		if raw, err := hex.DecodeString(strings.ReplaceAll(c.Fingerprint, ":", "")); err != nil || len(raw) != 32 {
 			r.fail("fingerprint", "must be the SHA-256 of the server's certificate: 64 hexadecimal digits, with or without colons")
 		}
-	}
-	if strings.Contains(c.ISOStorage, "/") || strings.Contains(c.ImportStorage, "/") {
-		r.fail("iso_storage", "the name of a storage has no slash")
 	}
 	return r.finish()
 }

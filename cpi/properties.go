@@ -130,7 +130,7 @@ func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings
 	if list := r.names("storage", true); len(list) > 0 {
 		p.RootDisk.Storage, p.EphemeralDisk.Storage = list, list
 	}
-	setText(&p.Pool, r.name("pool"))
+	setText(&p.Pool, r.pool("pool"))
 	if v := r.integer("cpu", 1, 512); v != nil {
 		p.CPU = int(*v)
 	}

@@ -174,6 +174,18 @@ func (r *objectReader) name(key string) string {
 	return s
 }
 
+// pool reads the name of a resource pool, which may be nested: parent/child.
+func (r *objectReader) pool(key string) string {
+	s := r.text(key)
+	for part := range strings.SplitSeq(s, "/") {
+		if s != "" && !isName(part) {
+			r.fail(key, "%s is not the name of a pool: use letters, digits and . _ -, and / between the levels", strconv.Quote(s))
+			return ""
+		}
+	}
+	return s
+}
+
 func (r *objectReader) choice(key string, values ...string) string {
 	s := r.text(key)
 	if s != "" && !slices.Contains(values, s) {
@@ -380,15 +392,14 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// isName holds for what PVE calls nodes, storages, pools, bridges and vnets. The
-// slash is for nested pools.
+// isName holds for what PVE calls nodes, storages, bridges and vnets.
 func isName(s string) bool {
 	if s == "" || len(s) > 128 {
 		return false
 	}
 	for i := range len(s) {
 		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || i > 0 && strings.IndexByte("._-/", c) >= 0) {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || i > 0 && strings.IndexByte("._-", c) >= 0) {
 			return false
 		}
 	}
