@@ -166,7 +166,12 @@ func (s *scanner) value() []byte {
 			s.pos++
 			continue
 		default:
-			s.pos++
+			// Digits, letters and punctuation of nested values need no look of their own.
+			for s.pos++; s.pos < len(s.text) && s.text[s.pos] != '"' && s.text[s.pos] < '['; s.pos++ {
+				if depth == 0 && (s.text[s.pos] == ',' || s.text[s.pos] <= ' ' || s.text[s.pos] == ':') {
+					break
+				}
+			}
 			continue
 		}
 		if depth == 0 {
@@ -180,17 +185,21 @@ func (s *scanner) value() []byte {
 }
 
 func (s *scanner) skipString() bool {
-	for s.pos++; s.pos < len(s.text); s.pos++ {
-		switch s.text[s.pos] {
-		case '\\':
+	for s.pos++; ; {
+		// Strings are short: a loop beats a call of bytes.IndexByte on most of them.
+		for s.pos < len(s.text) && s.text[s.pos] != '"' && s.text[s.pos] != '\\' {
 			s.pos++
-		case '"':
+		}
+		switch {
+		case s.pos >= len(s.text):
+			s.pos = len(s.text)
+			return false
+		case s.text[s.pos] == '"':
 			s.pos++
 			return true
 		}
+		s.pos += 2
 	}
-	s.pos = len(s.text)
-	return false
 }
 
 func (s *scanner) errorf(what string) error {
