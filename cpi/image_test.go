@@ -277,3 +277,16 @@ func FuzzInspectImage(f *testing.F) {
 		require.Equal(t, img.Size, n)
 	})
 }
+
+func BenchmarkInspectImage(b *testing.B) {
+	noise := make([]byte, 16<<20)
+	_, _ = rand.Read(noise[:8<<20])
+	path := writeImage(b, testimage.Archive(noise))
+	b.SetBytes(int64(len(noise)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := inspectImage(b.Context(), path); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -508,3 +508,13 @@ func FuzzServe(f *testing.F) {
 		require.Empty(t, logw.String(), "nothing in a request makes the CPI panic")
 	})
 }
+
+func BenchmarkServeInfo(b *testing.B) {
+	const request = `{"method":"info","arguments":[],"context":{"director_uuid":"d","vm":{"stemcell":{"api_version":3}}},"api_version":1}`
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := rpc.Serve(b.Context(), rpc.Static(&recorder{}), strings.NewReader(request), io.Discard, io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
