@@ -220,6 +220,9 @@ func (c *call) resourceGuest(g *guest) map[string]any {
 		row["template"] = bit(g.template())
 	}
 	row["id"], row["type"], row["node"], row["vmid"] = "qemu/"+itoa(g.VMID), "qemu", g.Node, g.VMID
+	if g.Container {
+		row["id"], row["type"] = "lxc/"+itoa(g.VMID), "lxc"
+	}
 	if tags := g.Config["tags"]; tags != "" {
 		row["tags"] = tags
 	}

@@ -56,8 +56,22 @@ func registerGuests(r *registry) {
 	registerAgent(r)
 }
 
-// containerList is empty: there are no containers in a simulated cluster.
-func containerList(*call) (any, error) { return []any{}, nil }
+// containerList lists what was put there by AddContainer: containers are not
+// simulated any further.
+func containerList(c *call) (any, error) {
+	rows := []any{}
+	for _, vmid := range sortedKeys(c.cl().Guests) {
+		g := c.cl().Guests[vmid]
+		if g.Node != c.node || !g.Container || !c.may("/vms/"+strconv.Itoa(vmid), "VM.Audit") {
+			continue
+		}
+		m := c.statusFields(g)
+		delete(m, "memhost")
+		m["type"], m["swap"], m["maxswap"], m["diskread"], m["diskwrite"] = "lxc", 0, 0, 0, 0
+		rows = append(rows, m)
+	}
+	return rows, nil
+}
 
 // guestRRD is empty, as it is for a guest that has just been made.
 func guestRRD(c *call) (any, error) {

@@ -37,7 +37,7 @@ func guestClone(c *call) (any, error) {
 			return nil, failParam("storage", "storage '%s' does not support vm images", on)
 		}
 	}
-	g := c.cl().Guests[vmid]
+	g := c.cl().vm(vmid)
 	if g == nil || g.Node != c.node {
 		return nil, fail(500, "unable to find configuration file for VM %d on node '%s'", vmid, c.node)
 	}
@@ -69,6 +69,9 @@ func guestClone(c *call) (any, error) {
 	}
 	if c.cl().Guests[newid] != nil {
 		return nil, fail(500, "unable to create VM %d: config file already exists", newid)
+	}
+	if err := c.canCloneDrives(conf, full); err != nil {
+		return nil, err
 	}
 	return c.reserving(newid, "clone", "qmclone", strconv.Itoa(vmid), func(t *task) error {
 		return c.clone(t, vmid, newid, snap, on, full, pool, target)
@@ -110,6 +113,33 @@ func (c *call) mayClone(conf map[string]string, on string) (shared bool, err err
 	return shared, c.mayUseBridges(conf)
 }
 
+// canCloneDrives checks that the storages can make the clones asked for.
+func (c *call) canCloneDrives(conf map[string]string, full bool) error {
+	for _, key := range volumeKeys(conf, false) {
+		d := parseDrive(key, conf[key])
+		id, name, ok := strings.Cut(d.file(), ":")
+		if d.isISO() || !ok {
+			continue
+		}
+		st, err := c.cl().storage(id)
+		if err != nil {
+			return err
+		}
+		n, err := st.parseName(name)
+		if err != nil {
+			return err
+		}
+		if full || d.isCloudinit() {
+			if !volumeCan(st.Type, canCopy, n.format, n.base) {
+				return fail(500, "Full clone feature is not supported for drive '%s'", key)
+			}
+		} else if !volumeCan(st.Type, canClone, n.format, n.base) {
+			return fail(500, "Linked clone feature is not supported for drive '%s'", key)
+		}
+	}
+	return nil
+}
+
 // clone is the work of cloning a guest.
 func (c *call) clone(t *task, vmid, newid int, snap, on string, full bool, pool, target string) error {
 	g, err := c.guestOn(vmid)
@@ -129,6 +159,9 @@ func (c *call) clone(t *task, vmid, newid int, snap, on string, full bool, pool,
 			return err
 		}
 		from = s.Config
+	}
+	if err := c.canCloneDrives(from, full); err != nil {
+		return err
 	}
 	t.logf("creating a clone of VM %d with ID %d", vmid, newid)
 	conf := c.cloneConfig(from, vmid)
@@ -213,9 +246,6 @@ func (c *call) cloneDrive(h host, d drive, newid int, snap, on string, full bool
 		size = s
 	}
 	if !full {
-		if !volumeCan(st.Type, canClone, v.Format, v.isBase()) {
-			return "", fail(500, "Linked clone feature is not supported for drive '%s'", d.key)
-		}
 		h.logf("create linked clone of drive %s (%s)", d.key, d.file())
 		n, err := h.linkedClone(st, v, newid)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestConfigRefusals(t *testing.T) {
@@ -193,12 +194,18 @@ func TestPending(t *testing.T) {
 	assert.Equal(t, "128", vm.Config["memory"])
 	assert.NotContains(t, vm.Config, "scsihw")
 
-	assert.NoError(t, l.s.EditVM(720, func(vm *VM) { vm.NoOS = true }))
+	require.NoError(t, l.s.EditVM(720, func(vm *VM) { vm.NoOS = true }))
 	l.run([]step{
-		{"PUT ~/720/config", "delete=scsi0", "400 scsi0: hotplug problem - error on hot-unplugging device 'scsi0' - still busy in guest?"},
-		{"POST ~/720/config", "delete=scsi0", "task 400 Parameter verification failed. scsi0: hotplug problem - error on hot-unplugging device 'scsi0' - still busy in guest?"},
+		{"PUT ~/720/config", "scsi2=data:1", ""},
+		{"PUT ~/720/config", "delete=scsi2", ""}, // one controller for all: the guest is not asked
+		{"PUT ~/720/config", "virtio1=data:1", ""},
+		{"PUT ~/720/config", "delete=virtio1", "400 virtio1: hotplug problem - error on hot-unplugging device 'virtio1' - still busy in guest?"},
+		{"POST ~/720/config", "delete=virtio1", "task 400 Parameter verification failed. virtio1: hotplug problem - error on hot-unplugging device 'virtio1' - still busy in guest?"},
 	})
 	vm, _ = l.s.VM(720)
-	assert.Contains(t, vm.Config, "scsi0")
-	assert.Equal(t, []string{"scsi0"}, vm.Delete)
+	assert.NotContains(t, vm.Config, "scsi2")
+	assert.Contains(t, vm.Config, "virtio1")
+	assert.Equal(t, []string{"virtio1"}, vm.Delete)
+	require.NoError(t, l.s.EditVM(720, func(vm *VM) { vm.Config["scsihw"] = "virtio-scsi-single" }))
+	l.run([]step{{"PUT ~/720/config", "delete=scsi0", "400 scsi0: hotplug problem - error on hot-unplugging device 'virtioscsi0' - still busy in guest?"}})
 }

@@ -40,7 +40,7 @@ func guestCreate(c *call) (any, error) {
 		return nil, err
 	}
 	if old := c.cl().Guests[vmid]; old != nil {
-		return nil, fail(500, "unable to create VM %d - VM %[1]d already exists on node '%s'", vmid, old.Node)
+		return nil, fail(500, "unable to create VM %d - %s", vmid, old.there())
 	}
 	return c.reserving(vmid, "create", "qmcreate", strconv.Itoa(vmid), func(t *task) error {
 		if err := c.create(t, vmid, pool, settings); err != nil {
@@ -49,6 +49,15 @@ func guestCreate(c *call) (any, error) {
 		c.afterCreate(t, vmid)
 		return nil
 	}), nil
+}
+
+// there says that the guest is in the way of one with its number.
+func (g *guest) there() string {
+	kind := "VM"
+	if g.Container {
+		kind = "CT"
+	}
+	return fmt.Sprintf("%s %d already exists on node '%s'", kind, g.VMID, g.Node)
 }
 
 // mayCreate checks the caller's rights to make a guest with settings.
@@ -92,7 +101,7 @@ func (c *call) reserving(vmid int, lock, typ, id string, run func(t *task) error
 // create is the work of making a guest.
 func (c *call) create(t *task, vmid int, pool string, settings map[string]string) error {
 	if old := c.cl().Guests[vmid]; old != nil {
-		return fail(500, "VM %d already exists on node '%s'", vmid, old.Node)
+		return fail(500, "%s", old.there())
 	}
 	// The guest is not in its pool yet, so rights on the pool do not count
 	// for the options that are checked again here.

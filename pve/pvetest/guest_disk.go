@@ -179,7 +179,7 @@ func (c *call) move(t *task, g *guest, d drive, dst *storage) error {
 
 // checkReassign checks what is refused before a disk changes hands.
 func (c *call) checkReassign(vmid, target int, disk, slot string) (from, to *guest, d drive, err error) {
-	from, to = c.cl().Guests[vmid], c.cl().Guests[target]
+	from, to = c.cl().vm(vmid), c.cl().vm(target)
 	switch {
 	case from == nil || from.Node != c.node:
 		return nil, nil, d, fail(500, "could not find VM %d", vmid)

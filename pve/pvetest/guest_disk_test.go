@@ -90,7 +90,7 @@ func TestCloneByStorage(t *testing.T) {
 		{"nfs", "qcow2", "vm-200-disk-0.qcow2", "200/base-200-disk-0.qcow2", "200/base-200-disk-0.qcow2/300/vm-300-disk-0.qcow2", "", "301/vm-301-disk-0.qcow2", "task OK"},
 		{"btrfs", "", "vm-200-disk-0.raw", "200/base-200-disk-0.raw", "300/vm-300-disk-0.raw", "", "301/vm-301-disk-0.raw", "task OK"},
 		{"lvmthin", "", "vm-200-disk-0", "base-200-disk-0", "vm-300-disk-0", "", "vm-301-disk-0", "task unable to create VM 400 - unsupported format 'qcow2'"},
-		{"lvm", "", "vm-200-disk-0", "vm-200-disk-0", "", "task clone failed: Linked clone feature is not supported for drive 'virtio0'", "vm-301-disk-0", "task OK"},
+		{"lvm", "", "vm-200-disk-0", "vm-200-disk-0", "", "500 Linked clone feature is not supported for drive 'virtio0'", "vm-301-disk-0", "task OK"},
 		{"zfspool", "", "vm-200-disk-0", "base-200-disk-0", "base-200-disk-0/vm-300-disk-0", "", "vm-301-disk-0", "task unable to create VM 400 - unsupported format 'qcow2'"},
 		{"rbd", "", "vm-200-disk-0", "base-200-disk-0", "base-200-disk-0/vm-300-disk-0", "", "vm-301-disk-0", "task unable to create VM 400 - unsupported format 'qcow2'"},
 	}
@@ -145,7 +145,7 @@ func TestCloneRefusals(t *testing.T) {
 		{"POST ~/200/clone", "newid=200", "500 unable to create VM 200: config file already exists"},
 		{"POST ~/200/clone", "newid=300&snapname=nope", "500 snapshot 'nope' does not exist"},
 		{"POST ~/200/clone", "newid=300&target=pve2", "500 can't clone VM to node 'pve2' (VM uses local storage)"},
-		{"POST ~/200/clone", "newid=300&full=0", "task clone failed: Linked clone feature is not supported for drive 'scsi0'"},
+		{"POST ~/200/clone", "newid=300&full=0", "500 Linked clone feature is not supported for drive 'scsi0'"},
 		{"POST ~/200/clone", "newid=300&full=0&storage=ceph", "500 parameter 'storage' not allowed for linked clones"},
 		{"POST ~/200/clone", "newid=300&full=1&storage=nope", "500 storage 'nope' does not exist"},
 		{"POST ~/200/clone", "newid=300&full=1&storage=local&target=pve2", "500 can't clone to non-shared storage 'local'"},

@@ -46,7 +46,7 @@ func (s *Server) RunHA() []int {
 	var changed []int
 	for _, vmid := range sortedKeys(s.state.Guests) {
 		g, r := s.state.Guests[vmid], s.state.HA["vm:"+strconv.Itoa(vmid)]
-		if r == nil || r.State == "ignored" || r.State == "disabled" || s.state.Nodes[g.Node].Offline {
+		if r == nil || g.Container || r.State == "ignored" || r.State == "disabled" || s.state.Nodes[g.Node].Offline {
 			continue
 		}
 		want := r.State == "started"

@@ -62,10 +62,18 @@ func (p plugger) out(key, text string) (done bool, err error) {
 	return false, nil
 }
 
-// unplug asks the guest to let a device go.
+// unplug asks the guest to let a device go. SCSI disks need not be asked for,
+// but their controllers, when each disk has one.
 func (p plugger) unplug(key string, try bool) error {
+	device := key
+	if bus, index, _ := driveKey(key); bus == "scsi" {
+		if p.g.Config["scsihw"] != "virtio-scsi-single" {
+			return nil
+		}
+		device = fmt.Sprintf("virtioscsi%d", index)
+	}
 	if try && p.g.NoOS {
-		return fmt.Errorf("error on hot-unplugging device '%s' - still busy in guest?", key)
+		return fmt.Errorf("error on hot-unplugging device '%s' - still busy in guest?", device)
 	}
 	return nil
 }

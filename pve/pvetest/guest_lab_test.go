@@ -27,9 +27,14 @@ func newLab(t *testing.T, opts ...Option) *lab {
 	t.Helper()
 	s := RunT(t, append([]Option{WithSeed(1)}, opts...)...)
 	id, secret := s.RootToken()
+	return &lab{t: t, s: s, auth: "PVEAPIToken=" + id + "=" + secret, http: trusting(t, s)}
+}
+
+// trusting is a client that trusts the cluster's authority.
+func trusting(t *testing.T, s *Server) *http.Client {
 	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.CertPool()}}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &lab{t: t, s: s, auth: "PVEAPIToken=" + id + "=" + secret, http: &http.Client{Transport: tr}}
+	return &http.Client{Transport: tr}
 }
 
 // as returns the lab seen by the owner of another token.

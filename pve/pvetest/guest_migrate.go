@@ -90,14 +90,10 @@ func guestMigrateCheck(c *call) (any, error) {
 		}
 		disks = append(disks, map[string]any{"volid": volid, "size": size, "cdrom": 0, "is_unused": 0})
 	}
-	row := map[string]any{
+	return map[string]any{
 		"running": flag(g.Running), "local_disks": disks, "local_resources": []any{}, "mapped-resources": []any{},
-		"mapped-resource-info": map[string]any{}, "not_allowed_nodes": refused, "has-dbus-vmstate": 1, "dependent-ha-resources": []any{},
-	}
-	if !g.Running {
-		row["allowed_nodes"] = allowed
-	}
-	return row, nil
+		"mapped-resource-info": map[string]any{}, "allowed_nodes": allowed, "not_allowed_nodes": refused, "has-dbus-vmstate": 1,
+	}, nil
 }
 
 func guestMigrate(c *call) (any, error) {

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// A guest is a virtual machine.
+// A guest is a virtual machine, or a container that is only there to be seen.
 type guest struct {
-	VMID int    `json:"vmid"`
-	Node string `json:"node"`
+	VMID      int    `json:"vmid"`
+	Node      string `json:"node"`
+	Container bool   `json:"container,omitempty"`
 
 	// Config is what is in force, Pending what waits for the next start, and
 	// Delete the keys that go away with it; its value tells whether by force.

@@ -207,7 +207,7 @@ func (c *call) runningGuest() (*guest, error) {
 		return nil, err
 	}
 	vmid := int(c.p.int("vmid"))
-	g := c.cl().Guests[vmid]
+	g := c.cl().vm(vmid)
 	if g == nil || g.Node != c.node || !g.Running {
 		return nil, fail(500, "VM %d not running", vmid)
 	}
@@ -385,7 +385,7 @@ func (c *call) someGuests() []int {
 	var ids []int
 	for _, vmid := range sortedKeys(c.cl().Guests) {
 		g := c.cl().Guests[vmid]
-		if g.Node != c.node || len(wanted) > 0 && !wanted[strconv.Itoa(vmid)] {
+		if g.Node != c.node || g.Container || len(wanted) > 0 && !wanted[strconv.Itoa(vmid)] {
 			continue
 		}
 		if c.may("/vms/"+strconv.Itoa(vmid), "VM.PowerMgmt") {

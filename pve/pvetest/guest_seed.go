@@ -15,6 +15,21 @@ func (s *Server) SetKVM(node string, there bool) error {
 	return nil
 }
 
+// AddContainer puts a container into the cluster. It takes its number and is in
+// the lists, and nothing can be done with it.
+func (s *Server) AddContainer(vmid int, node, name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Nodes[node] == nil {
+		return errorf("no node %q", node)
+	}
+	if old := s.state.Guests[vmid]; old != nil {
+		return errorf("%s", old.there())
+	}
+	s.state.Guests[vmid] = &guest{VMID: vmid, Node: node, Container: true, Config: map[string]string{"name": name}}
+	return nil
+}
+
 // SetStorageUsed changes how many bytes of a storage are taken by things that
 // are not volumes.
 func (s *Server) SetStorageUsed(id string, used int64) error {

@@ -20,6 +20,14 @@ func (cl *cluster) hasBridge(node, bridge string) bool {
 	return n != nil && n.Ifaces[bridge] != nil && n.Ifaces[bridge].Active || cl.vnetOn(node, bridge)
 }
 
+// vm returns a virtual machine; a container is none.
+func (cl *cluster) vm(vmid int) *guest {
+	if g := cl.Guests[vmid]; g != nil && !g.Container {
+		return g
+	}
+	return nil
+}
+
 // theGuest returns the guest of the call's path, or the error that its config
 // is not on the node.
 func (c *call) theGuest() (*guest, error) {
@@ -29,7 +37,7 @@ func (c *call) theGuest() (*guest, error) {
 
 // guestOn returns a guest of the node that answers.
 func (c *call) guestOn(vmid int) (*guest, error) {
-	if g := c.cl().Guests[vmid]; g != nil && g.Node == c.node {
+	if g := c.cl().vm(vmid); g != nil && g.Node == c.node {
 		return g, nil
 	}
 	return nil, fail(500, "Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", c.node, vmid)

@@ -51,7 +51,7 @@ func guestList(c *call) (any, error) {
 	rows := []any{}
 	for _, vmid := range sortedKeys(c.cl().Guests) {
 		g := c.cl().Guests[vmid]
-		if g.Node == c.node && c.may("/vms/"+strconv.Itoa(vmid), "VM.Audit") {
+		if g.Node == c.node && !g.Container && c.may("/vms/"+strconv.Itoa(vmid), "VM.Audit") {
 			rows = append(rows, c.statusFields(g))
 		}
 	}

@@ -1,0 +1,41 @@
+package pvetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	require.NoError(t, l.s.AddContainer(100, "pve1", "ct"))
+	require.Error(t, l.s.AddContainer(100, "pve1", "ct"))
+	require.Error(t, l.s.AddContainer(101, "nope", "ct"))
+	assert.Equal(t, "101", l.ok("GET", "/cluster/nextid", ""))
+	assert.Empty(t, l.list("/nodes/pve1/qemu"))
+	rows := l.list("/nodes/pve1/lxc")
+	require.Len(t, rows, 1)
+	assert.Equal(t, "ct", rows[0]["name"])
+	rows = l.list("/cluster/resources?type=vm")
+	require.Len(t, rows, 1)
+	assert.Equal(t, "lxc/100", rows[0]["id"])
+	l.run([]step{
+		{"POST ~", "vmid=100", "500 unable to create VM 100 - CT 100 already exists on node 'pve1'"},
+		{"GET ~/100/config", "", "500 Configuration file 'nodes/pve1/qemu-server/100.conf' does not exist"},
+		{"POST ~/100/status/stop", "", "task Configuration file 'nodes/pve1/qemu-server/100.conf' does not exist"},
+		{"POST ~/100/clone", "newid=101", "500 unable to find configuration file for VM 100 on node 'pve1'"},
+		{"POST /nodes/pve1/stopall", "", "task OK"},
+	})
+}
+
+func TestSeedErrors(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	require.Error(t, l.s.SetKVM("nope", true))
+	require.Error(t, l.s.SetStorageUsed("nope", 1))
+	require.Error(t, l.s.SetAgent(100, nil))
+	require.Error(t, l.s.AddVM(100, VM{Node: "nope"}))
+	require.Error(t, l.s.AddVM(100, VM{Config: map[string]string{"scsi0": "nope:1"}}))
+}
