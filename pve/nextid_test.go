@@ -3,7 +3,12 @@ package pve_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -54,6 +59,47 @@ func TestNextIDFromManyCallers(t *testing.T) {
 	}
 	assert.Equal(t, want, ids, "no duplicate and no gap")
 	t.Logf("%d creates for %d guests", lab.Count("POST /nodes/pve1/qemu"), callers)
+}
+
+// TestNextIDFromManyProcesses is the same with real processes, which share nothing.
+func TestNextIDFromManyProcesses(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts 64 processes")
+	}
+	const processes = 64
+	lab := pvetest.RunT(t)
+	id, secret := lab.RootToken()
+	ids := make([]string, processes)
+	var wait sync.WaitGroup
+	for i := range processes {
+		wait.Go(func() {
+			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNextIDChild$")
+			child.Env = append(os.Environ(), "NEXTID_URL="+lab.URL(), "NEXTID_TOKEN="+id+"="+secret, "NEXTID_PIN="+lab.Fingerprint())
+			out, err := child.Output()
+			assert.NoError(t, err, "%s", out)
+			ids[i], _, _ = strings.Cut(string(out), "\n")
+		})
+	}
+	wait.Wait()
+	slices.Sort(ids)
+	for i, got := range ids {
+		assert.Equal(t, strconv.Itoa(100+i), got, "no duplicate and no gap")
+	}
+	t.Logf("%d creates for %d guests", lab.Count("POST /nodes/pve1/qemu"), processes)
+}
+
+// TestNextIDChild is what the processes of TestNextIDFromManyProcesses run.
+func TestNextIDChild(t *testing.T) {
+	url := os.Getenv("NEXTID_URL")
+	if url == "" {
+		t.Skip("not a child process")
+	}
+	client, err := pve.NewClient(url, pve.WithAPIToken("", os.Getenv("NEXTID_TOKEN")), pve.WithFingerprint(os.Getenv("NEXTID_PIN")))
+	require.NoError(t, err)
+	vmid, err := client.CreateVMWithNextID(t.Context(), pve.CreateVMParams{Node: "pve1"})
+	require.NoError(t, err)
+	fmt.Println(vmid)
 }
 
 func TestNextID(t *testing.T) {
