@@ -265,24 +265,28 @@ func guestTaken(text string) bool {
 
 // classes decides from the status first: the body of a 403 may hold any text.
 func (e *Error) classes() classes {
+	var c classes
 	if e.notAPI {
-		return notAPI
+		c = notAPI
 	}
 	switch e.Status {
 	case http.StatusUnauthorized:
-		return authentication
+		return c | authentication
 	case http.StatusForbidden:
-		return permission
+		return c | permission
 	case http.StatusNotFound:
-		return e.classesOf404()
+		return c | e.classesOf404()
 	case http.StatusNotImplemented, 506:
-		return notImplemented
+		return c | notImplemented
 	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
-		return timeout
+		return c | timeout
 	case statusConnect, statusTLS:
-		return nodeUnreachable
+		return c | nodeUnreachable
 	case statusBody, statusAborted, statusOther:
-		return proxyBroken
+		return c | proxyBroken
+	}
+	if e.notAPI {
+		return c
 	}
 	return classifyAll(e.Message, e.Params)
 }

@@ -29,6 +29,27 @@ type Download struct {
 	Offset int64
 }
 
+// OnProgress calls f after every read with the number of bytes that this stream has
+// given and with Size. It must be called before the first read.
+func (d *Download) OnProgress(f func(received, size int64)) {
+	d.ReadCloser = &countingReader{ReadCloser: d.ReadCloser, size: d.Size, progress: f}
+}
+
+type countingReader struct {
+	io.ReadCloser
+	received, size int64
+	progress       func(received, size int64)
+}
+
+func (r *countingReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if n > 0 {
+		r.received += int64(n)
+		r.progress(r.received, r.size)
+	}
+	return n, err
+}
+
 // Download makes a call whose answer is a file. A body that breaks off is an error of
 // the reader, never a silent end. Repeated are only requests whose answer has not begun.
 func (c *Client) Download(ctx context.Context, method, path string, params any) (*Download, error) {

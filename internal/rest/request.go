@@ -125,6 +125,7 @@ func (c *Client) newTarget(method, path string, params any) (*call, []string, er
 }
 
 func (c *Client) argumentError(call *call, err error) error {
+	err = hide(err, c.secrets(call))
 	return &ArgumentError{Method: call.method, Path: call.path, Reason: err.Error(), product: c.product.Name, err: err}
 }
 
@@ -172,7 +173,7 @@ func (c *Client) send(ctx context.Context, call *call) (answer, error) {
 }
 
 var (
-	errHeaderTimeout = errors.New("the server did not answer a read within " + readHeaderTimeout.String())
+	errHeaderTimeout = errors.New("the server did not answer a read within 3 minutes")
 	errEmpty         = errors.New("the answer is empty")
 )
 
@@ -240,13 +241,13 @@ func (c *Client) attempt(ctx context.Context, call *call) (ans answer, seen uint
 	return answer{response: resp, body: body}, seen, faultNone, nil
 }
 
-// roundTrip sends the request and waits for the head of the answer: a read for a
-// limited time, a write as long as the caller does. done releases what the request
+// roundTrip sends the request and waits for the head of the answer: a read or a login
+// for a limited time, a write as long as the caller does. done releases what the request
 // holds and must be called after the body is read.
 func (c *Client) roundTrip(ctx context.Context, call *call, req *http.Request) (resp *http.Response, connected bool, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done = func() { cancel(nil) }
-	if call.kind == kindRead {
+	if call.kind == kindRead || call.kind == kindLogin {
 		silence := time.AfterFunc(readHeaderTimeout, func() { cancel(errHeaderTimeout) })
 		defer silence.Stop()
 	}
@@ -323,12 +324,10 @@ func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
 	}
-	if size > limit {
-		size = limit
-	}
 	var buf bytes.Buffer
 	if size > 0 {
-		buf.Grow(int(size) + bytes.MinRead)
+		// Only so much on the server's word alone.
+		buf.Grow(int(min(size, limit, 16<<20)) + bytes.MinRead)
 	}
 	n, err := buf.ReadFrom(io.LimitReader(resp.Body, limit+1))
 	if n > limit {

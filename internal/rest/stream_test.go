@@ -294,7 +294,14 @@ func TestDownload(t *testing.T) {
 			return nil, "", err
 		}
 		defer d.Close()
+		var received int64
+		d.OnProgress(func(n, size int64) {
+			assert.Greater(t, n, received)
+			assert.Equal(t, d.Size, size)
+			received = n
+		})
 		data, err := io.ReadAll(d)
+		assert.Equal(t, int64(len(data)), received)
 		return d, string(data), err
 	}
 	d, text, err := get("/plain", 0)
