@@ -209,3 +209,19 @@ func TestPending(t *testing.T) {
 	require.NoError(t, l.s.EditVM(720, func(vm *VM) { vm.Config["scsihw"] = "virtio-scsi-single" }))
 	l.run([]step{{"PUT ~/720/config", "delete=scsi0", "400 scsi0: hotplug problem - error on hot-unplugging device 'virtioscsi0' - still busy in guest?"}})
 }
+
+// TestHalfAChange holds that what a failing change has done stays pending, and
+// goes with the guest.
+func TestHalfAChange(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.addData()
+	l.run([]step{
+		{"POST ~", "vmid=100", "task OK"},
+		{"PUT ~/100/config", "scsi0=data:1&scsi1=data:100/none.raw&tags=a", "500 volume 'data:100/none.raw' does not exist"},
+	})
+	vm, _ := l.s.VM(100)
+	assert.Equal(t, map[string]string{"scsi0": "data:100/vm-100-disk-0.raw,size=1G"}, vm.Pending)
+	l.run([]step{{"DELETE ~/100", "", "task OK"}})
+	assert.Empty(t, l.s.Volumes("data"))
+}

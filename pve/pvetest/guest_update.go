@@ -178,8 +178,7 @@ func (c *call) apply(h host, g *guest, ch change) error {
 	if order == "" {
 		order = g.Config["boot"]
 	}
-	boot0 := bootOrder(order)
-	boot := slices.Clone(boot0)
+	boot := bootOrder(order)
 	for _, key := range ch.unset {
 		if err := c.unset(h, g, key, ch.force, &boot); err != nil {
 			return err
@@ -189,8 +188,8 @@ func (c *call) apply(h host, g *guest, ch change) error {
 	// The boot order is checked against the devices that come with it.
 	sort.SliceStable(keys, func(i, j int) bool { return keys[i] != "boot" && keys[j] == "boot" })
 	for _, key := range keys {
+		// What came before a failure stays pending.
 		if err := c.setPending(h, g, key, ch.set[key], &boot, ch); err != nil {
-			c.settleConfig(h, g, ch.touches, nil)
 			return err
 		}
 	}
@@ -200,18 +199,6 @@ func (c *call) apply(h host, g *guest, ch change) error {
 		return failParams(problems)
 	}
 	return nil
-}
-
-// keys are the options that a change is about.
-func (ch change) keys(before, after []string) map[string]bool {
-	m := map[string]bool{"boot": !slices.Equal(before, after)}
-	for key := range ch.set {
-		m[key] = true
-	}
-	for _, key := range append(slices.Clone(ch.unset), ch.revert...) {
-		m[key] = true
-	}
-	return m
 }
 
 // unset marks an option to go away. Volumes that are not used go at once.
