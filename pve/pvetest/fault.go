@@ -53,8 +53,8 @@ type Fault struct {
 	hits int
 }
 
-// Fail makes calls go wrong. Several faults may match a call: the first one
-// that is due strikes.
+// Fail makes calls go wrong. Several faults may match a call: all of them count
+// it, and the first one that is due strikes.
 func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,6 +86,7 @@ func (s *Server) FailTask(pattern, status string) {
 func (s *Server) fault(method string, parts []string) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var struck *Fault
 	for _, f := range s.faults {
 		if !matchCall(f.Match, method, parts) {
 			continue
@@ -95,12 +96,12 @@ func (s *Server) fault(method string, parts []string) *Fault {
 		if times == 0 {
 			times = 1
 		}
-		if f.hits >= first && (times < 0 || f.hits < first+times) {
+		if struck == nil && f.hits >= first && (times < 0 || f.hits < first+times) {
 			due := *f
-			return &due
+			struck = &due
 		}
 	}
-	return nil
+	return struck
 }
 
 // strike applies what a fault does before or after a call is served.
