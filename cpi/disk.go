@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
@@ -92,15 +91,15 @@ func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) 
 		var best store
 		for _, m := range nodes {
 			if !m.online {
-				refused = append(refused, refusal{m.name, "offline", false})
+				refused = append(refused, refusal{name: m.name, reason: "offline", passes: true})
 				continue
 			}
 			s, r := pickStore(v, m.name, []string{name}, size)
 			if r == nil && props.Format == formatQcow2 && !fileBased(s.kind) {
-				r = &refusal{"storage " + name, fmt.Sprintf("is of type %s, which holds raw volumes only", s.kind), false}
+				r = &refusal{reason: fmt.Sprintf("storage %s is of type %s, which holds raw volumes only", name, s.kind)}
 			}
 			if r != nil {
-				refused = append(refused, refusal{m.name, r.String(), r.full})
+				refused = append(refused, *r.of(m.name, ""))
 				continue
 			}
 			if best.id == "" || s.free() > best.free() {
@@ -112,7 +111,7 @@ func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) 
 		}
 	}
 	fail := rpc.CloudError
-	if len(refused) > 0 && !slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }) {
+	if allFull(refused) {
 		fail = rpc.NoDiskSpace
 	}
 	return "", store{}, fail("create_disk: there is no place for %d MiB: %s", size, joinRefusals(refused))
@@ -207,7 +206,9 @@ func (c *CPI) holderVolume(ctx context.Context, cid rpc.DiskCID, holder guest) (
 			return vol, true, true, nil
 		}
 	}
-	return vol, false, len(list) > 0, nil
+	err = c.unfiltered(ctx, fmt.Sprintf("volume %s of disk %s", d.volume, cid),
+		need{"Datastore.Audit", "/storage/" + d.storage()}, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", holder.vmid)})
+	return vol, false, len(list) > 0, err
 }
 
 // A volume is the volume of a holder.

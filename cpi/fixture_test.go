@@ -56,7 +56,7 @@ func newBed(t testing.TB, changes ...func(*cpi.Config)) *bed {
 	}
 	b.cfg = cpi.Config{
 		Endpoints: []string{srv.URL()}, TokenID: tokenID, TokenSecret: b.secret, Fingerprint: srv.Fingerprint(),
-		Storage: []string{"shared"}, DiskStorage: []string{"shared"}, Pool: poolName,
+		Storage: []string{"shared"}, DiskStorage: []string{"shared"}, ISOStorage: "iso", ImportStorage: "iso", Pool: poolName,
 		Bridge: "vmbr0", Model: "virtio", CPUType: "x86-64-v2-AES", LockDir: t.TempDir(), NodeConcurrency: 3,
 		Agent: cpi.AgentConfig{MBus: "https://mbus:mbus-password@0.0.0.0:6868"},
 	}

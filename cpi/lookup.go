@@ -318,12 +318,26 @@ func (c *CPI) proveGone(ctx context.Context, v *view, what string) error {
 	if c.cfg.Pool != "" {
 		path = "/pool/" + c.cfg.Pool
 	}
-	ok, err := c.granted(ctx, path, "VM.Audit")
-	if err != nil {
-		return c.explain(err, what+" cannot be found; ask what the token may see")
-	}
-	if !ok {
-		return c.explainPermission(errors.New("the list of guests is filtered"), what+" cannot be found", []need{{"VM.Audit", path}})
+	return c.unfiltered(ctx, what, need{"VM.Audit", path})
+}
+
+// unfiltered returns nil when a list that lacks something was not filtered for
+// lack of a privilege: PVE leaves out what the token may not see.
+func (c *CPI) unfiltered(ctx context.Context, what string, needs ...need) error {
+	for _, n := range needs {
+		ok, err := c.granted(ctx, n.Path, n.Privilege)
+		if err != nil {
+			return c.explain(err, what+" cannot be found; ask what the token may see")
+		}
+		if ok {
+			continue
+		}
+		where := n.Path
+		if strings.HasPrefix(where, "/vms/") {
+			where = c.guestPath()
+		}
+		return rpc.CloudError("%s cannot be found, but the API token %s would not see it: it lacks %s on %s: grant it there, to the token and to its user",
+			what, c.cfg.TokenID, n.Privilege, where)
 	}
 	return nil
 }

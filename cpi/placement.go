@@ -14,6 +14,7 @@ type refusal struct {
 	name   string
 	reason string
 	full   bool // for lack of space alone
+	passes bool // by itself, so that trying again helps
 }
 
 func (r refusal) String() string { return r.name + ": " + r.reason }
@@ -62,9 +63,9 @@ func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []
 	var places []place
 	var refused []refusal
 	for _, m := range nodes {
-		pl, why, full := c.planPlace(v, m, p, rootSize, templates, homes)
-		if why != "" {
-			refused = append(refused, refusal{m.name, why, full})
+		pl, r := c.planPlace(v, m, p, rootSize, templates, homes)
+		if r != nil {
+			refused = append(refused, *r)
 			continue
 		}
 		places = append(places, pl)
@@ -111,48 +112,60 @@ func checkStorages(v *view, what string, names []string) error {
 	return nil
 }
 
-func (c *CPI) planPlace(v *view, m clusterNode, p VMProperties, rootSize int64, templates []template, homes []diskHome) (pl place, why string, full bool) {
+func (c *CPI) planPlace(v *view, m clusterNode, p VMProperties, rootSize int64, templates []template, homes []diskHome) (place, *refusal) {
+	no := func(format string, args ...any) *refusal {
+		return &refusal{name: m.name, reason: fmt.Sprintf(format, args...)}
+	}
+	passing := func(r *refusal) *refusal {
+		r.passes = true
+		return r
+	}
+	var pl place
 	switch {
 	case !m.online:
-		return pl, "offline", false
+		return pl, passing(no("offline"))
 	case m.maintenance:
-		return pl, "maintenance", false
+		return pl, passing(no("maintenance"))
 	case m.maxcpu > 0 && int64(p.CPU) > m.maxcpu:
-		return pl, fmt.Sprintf("has %d CPUs, %d are asked for", m.maxcpu, p.CPU), false
+		return pl, no("has %d CPUs, %d are asked for", m.maxcpu, p.CPU)
 	}
 	free, known := freeMemory(v, m, p.RAM)
 	if known && free < p.RAM<<20 {
-		return pl, fmt.Sprintf("has %d MiB of memory free, %d are asked for", max(free, 0)>>20, p.RAM), false
+		r := no("has %d MiB of memory free, %d are asked for", max(free, 0)>>20, p.RAM)
+		r.passes = uint64(p.RAM)<<20 <= m.maxmem
+		return pl, r
 	}
 	pl = place{node: m.name, free: free}
 	for _, h := range homes {
 		if h.node != "" && h.node != m.name {
-			return pl, fmt.Sprintf("disk %s is on storage %s of node %s alone", h.cid, h.storage, h.node), false
+			return pl, no("disk %s is on storage %s of node %s alone", h.cid, h.storage, h.node)
 		}
 		if s, ok := v.store(h.storage, m.name); h.storage != "" && (!ok || !s.available) {
-			return pl, fmt.Sprintf("storage %s of disk %s is not available", h.storage, h.cid), false
+			return pl, passing(no("storage %s of disk %s is not available", h.storage, h.cid))
 		}
 	}
 	if _, ok := c.isoStore(v, m.name); !ok {
-		return pl, "no storage for ISO images: " + c.isoStorageHint(), false
+		return pl, no("no storage for the agent's settings: %s", storageHint("iso_storage", c.cfg.ISOStorage, "iso"))
 	}
 	var r *refusal
 	if pl.root, r = pickStore(v, m.name, p.RootDisk.Storage, rootSize); r != nil {
-		return pl, "root disk: " + r.String(), r.full
+		return pl, r.of(m.name, "root disk: ")
 	}
 	if p.EphemeralDisk.Size > 0 {
 		if pl.ephemeral, r = pickStore(v, m.name, p.EphemeralDisk.Storage, p.EphemeralDisk.Size); r != nil {
-			return pl, "ephemeral disk: " + r.String(), r.full
+			return pl, r.of(m.name, "ephemeral disk: ")
 		}
 	}
 	if both := uint64(rootSize+p.EphemeralDisk.Size) << 20; pl.ephemeral.id == pl.root.id && pl.root.total > 0 && pl.root.free() < both {
-		return pl, fmt.Sprintf("storage %s has %d MiB free, the root and the ephemeral disk need %d", pl.root.id, pl.root.free()>>20, both>>20), true
+		r := no("storage %s has %d MiB free, the root and the ephemeral disk need %d", pl.root.id, pl.root.free()>>20, both>>20)
+		r.full = true
+		return pl, r
 	}
 	var ok bool
 	if pl.template, pl.linked, ok = pickTemplate(v, m.name, pl.root, templates); !ok {
-		return pl, "no template of the stemcell is within reach", false
+		return pl, no("no template of the stemcell is within reach")
 	}
-	return pl, "", false
+	return pl, nil
 }
 
 // freeMemory estimates the memory that is free on a node. Guests that were made
@@ -180,24 +193,44 @@ func freeMemory(v *view, m clusterNode, ram int64) (free int64, known bool) {
 func pickStore(v *view, node string, names []string, size int64) (store, *refusal) {
 	var refused []refusal
 	for _, name := range names {
+		r := refusal{name: "storage " + name}
 		s, ok := v.store(name, node)
 		switch {
 		case !ok:
-			refused = append(refused, refusal{name, "is not on this node", false})
+			r.reason = "is not on this node"
 		case !s.available:
-			refused = append(refused, refusal{name, "is not active", false})
+			r.reason, r.passes = "is not active", true
 		case !slices.Contains(s.content, "images"):
-			refused = append(refused, refusal{name, "cannot hold disk images", false})
+			r.reason = "cannot hold disk images"
 		case s.total > 0 && s.free() < uint64(size)<<20:
-			refused = append(refused, refusal{name, fmt.Sprintf("has %d MiB free, %d are asked for", s.free()>>20, size), true})
+			r.reason, r.full = fmt.Sprintf("has %d MiB free, %d are asked for", s.free()>>20, size), true
 		default:
 			return s, nil
 		}
+		refused = append(refused, r)
 	}
-	return store{}, &refusal{
-		"storage " + joinRefusals(refused), "choose another storage",
-		!slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }),
+	return store{}, merged(refused)
+}
+
+// merged makes one refusal of several.
+func merged(list []refusal) *refusal {
+	return &refusal{
+		reason: joinRefusals(list),
+		full:   allFull(list),
+		passes: slices.ContainsFunc(list, func(r refusal) bool { return r.passes }),
 	}
+}
+
+// allFull reports whether nothing but space is lacking.
+func allFull(list []refusal) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(r refusal) bool { return !r.full })
+}
+
+// of says whose a merged refusal is.
+func (r *refusal) of(name, prefix string) *refusal {
+	out := *r
+	out.name, out.reason = name, prefix+r.reason
+	return &out
 }
 
 // pickTemplate chooses the template for a VM on a node with its root disk on a
@@ -259,11 +292,13 @@ func (c *CPI) isoStore(v *view, node string) (store, bool) {
 	return findStore(v, node, "iso", c.cfg.ISOStorage, c.cfg.Storage)
 }
 
-func (c *CPI) isoStorageHint() string {
-	if c.cfg.ISOStorage != "" {
-		return "iso_storage is " + c.cfg.ISOStorage
+// storageHint says what is wrong when no storage for a kind of content is found.
+func storageHint(key, configured, content string) string {
+	if configured != "" {
+		return fmt.Sprintf("%s %s is not there, is not active, lacks content %s, or the API token lacks Datastore.Audit on /storage/%s",
+			key, configured, content, configured)
 	}
-	return "set iso_storage"
+	return fmt.Sprintf("none that the API token sees has content %s: set %s, and grant Datastore.Audit on it", content, key)
 }
 
 // importStore returns the storage that stemcell images pass through as a node

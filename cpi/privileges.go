@@ -107,6 +107,10 @@ func apiCalls() []apiCall {
 // Privileges returns what the API token of a CPI with that scope must be allowed,
 // by path: all that its calls take and nothing more. An empty Pool gives the
 // rights on /vms.
+//
+// With Sys.Audit on /nodes besides, which is no need, the placement of VMs knows
+// the memory and the CPUs of the nodes; without it, nodes with fewer guests come
+// first.
 func Privileges(s PrivilegeScope) []Privilege {
 	paths := map[pathClass][]string{
 		pathGuests: {"/vms"},
@@ -146,6 +150,26 @@ func Privileges(s PrivilegeScope) []Privilege {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Privilege) int { return cmp.Compare(a.Path, b.Path) })
+	return out
+}
+
+// An APICall is an operation that the CPI calls, with the privileges it takes on
+// whatever paths.
+type APICall struct {
+	Operation  string // "POST /nodes/{node}/qemu"
+	Privileges []string
+}
+
+// APICalls lists every operation that the CPI calls.
+func APICalls() []APICall {
+	var out []APICall
+	for _, call := range apiCalls() {
+		c := APICall{Operation: call.operation}
+		for _, n := range call.needs {
+			c.Privileges = union(c.Privileges, []string{n.privilege})
+		}
+		out = append(out, c)
+	}
 	return out
 }
 

@@ -205,21 +205,18 @@ func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
 	var refused []refusal
 	for _, m := range nodes {
 		if !m.online {
-			refused = append(refused, refusal{m.name, "offline", false})
+			refused = append(refused, refusal{name: m.name, reason: "offline", passes: true})
 			continue
 		}
 		s, r := pickStore(v, m.name, c.cfg.Storage, size)
 		if r != nil {
-			refused = append(refused, refusal{m.name, r.String(), r.full})
+			refused = append(refused, *r.of(m.name, ""))
 			continue
 		}
 		via, ok := c.importStore(v, m.name)
 		if !ok {
-			hint := "set import_storage to a storage with content import"
-			if c.cfg.ImportStorage != "" {
-				hint = fmt.Sprintf("import_storage %s is not there or lacks content import", c.cfg.ImportStorage)
-			}
-			refused = append(refused, refusal{m.name, "no storage for the image to pass through: " + hint, false})
+			hint := storageHint("import_storage", c.cfg.ImportStorage, "import")
+			refused = append(refused, refusal{name: m.name, reason: "no storage for the image to pass through: " + hint})
 			continue
 		}
 		free, _ := freeMemory(v, m, templateMemory)
@@ -227,7 +224,7 @@ func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
 	}
 	if len(all) == 0 {
 		err := rpc.CloudError
-		if len(refused) > 0 && !slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }) {
+		if allFull(refused) {
 			err = rpc.NoDiskSpace
 		}
 		return nil, err("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused))

@@ -61,7 +61,7 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 		if !nodeFault(err) || isTaskError(err) || strings.Contains(err.Error(), leftBehindText) {
 			return "", nil, c.creationError(err, c.rememberTry(req.AgentID, pl, places))
 		}
-		r := refusal{pl.node, reasonOf(err), false}
+		r := refusal{name: pl.node, reason: reasonOf(err), passes: !errors.Is(err, errRefusedNode)}
 		c.log.Printf("%s", r)
 		refused = append(refused, r)
 	}
@@ -69,13 +69,14 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 }
 
 // noPlace says why no node can take a VM. A node that is down or short of memory
-// may be back for the next try; a full storage has a class of its own.
+// may be back for the next try, a missing bridge will not; a full storage has a
+// class of its own.
 func noPlace(refused []refusal) error {
 	slices.SortStableFunc(refused, func(a, b refusal) int { return strings.Compare(a.name, b.name) })
-	if len(refused) > 0 && !slices.ContainsFunc(refused, func(r refusal) bool { return !r.full }) {
+	if allFull(refused) {
 		return rpc.NoDiskSpace("create_vm: no node has the space for the VM's disks: %s", joinRefusals(refused))
 	}
-	return rpc.VMCreationFailed("create_vm: no node can take the VM: %s", joinRefusals(refused)).OKToRetry(true)
+	return rpc.VMCreationFailed("create_vm: no node can take the VM: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
 }
 
 // creationFailed gives an error of create_vm the class by which the Director
