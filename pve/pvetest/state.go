@@ -109,8 +109,8 @@ type aclEntry struct {
 
 // poolOf returns the pool a guest is in, "" when it is in none.
 func (cl *cluster) poolOf(vmid int) string {
-	for _, id := range sortedKeys(cl.Pools) {
-		if cl.Pools[id].Guests[vmid] {
+	for id, p := range cl.Pools { // it is in one at most
+		if p.Guests[vmid] {
 			return id
 		}
 	}
@@ -119,8 +119,8 @@ func (cl *cluster) poolOf(vmid int) string {
 
 // poolOfStorage returns the pool a storage is in, "" when it is in none.
 func (cl *cluster) poolOfStorage(id string) string {
-	for _, name := range sortedKeys(cl.Pools) {
-		if cl.Pools[name].Storages[id] {
+	for name, p := range cl.Pools {
+		if p.Storages[id] {
 			return name
 		}
 	}
