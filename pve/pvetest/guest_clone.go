@@ -70,7 +70,7 @@ func guestClone(c *call) (any, error) {
 	if c.cl().Guests[newid] != nil {
 		return nil, fail(500, "unable to create VM %d: config file already exists", newid)
 	}
-	if err := c.canCloneDrives(conf, full); err != nil {
+	if err := c.canCloneDrives(conf, full, snap != ""); err != nil {
 		return nil, err
 	}
 	return c.reserving(newid, "clone", "qmclone", strconv.Itoa(vmid), func(t *task) error {
@@ -114,7 +114,7 @@ func (c *call) mayClone(conf map[string]string, on string) (shared bool, err err
 }
 
 // canCloneDrives checks that the storages can make the clones asked for.
-func (c *call) canCloneDrives(conf map[string]string, full bool) error {
+func (c *call) canCloneDrives(conf map[string]string, full, snap bool) error {
 	for _, key := range volumeKeys(conf, false) {
 		d := parseDrive(key, conf[key])
 		id, name, ok := strings.Cut(d.file(), ":")
@@ -130,7 +130,7 @@ func (c *call) canCloneDrives(conf map[string]string, full bool) error {
 			return err
 		}
 		if full || d.isCloudinit() {
-			if !volumeCan(st.Type, canCopy, n.format, n.base) {
+			if !volumeCan(st.Type, canCopy, n.format, n.base) || snap && st.Type == "zfspool" {
 				return fail(500, "Full clone feature is not supported for drive '%s'", key)
 			}
 		} else if !volumeCan(st.Type, canClone, n.format, n.base) {
@@ -160,7 +160,7 @@ func (c *call) clone(t *task, vmid, newid int, snap, on string, full bool, pool,
 		}
 		from = s.Config
 	}
-	if err := c.canCloneDrives(from, full); err != nil {
+	if err := c.canCloneDrives(from, full, snap != ""); err != nil {
 		return err
 	}
 	t.logf("creating a clone of VM %d with ID %d", vmid, newid)

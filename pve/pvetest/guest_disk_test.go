@@ -196,3 +196,51 @@ func TestMigrate(t *testing.T) {
 	}
 	l.run([]step{{"POST ~/102/status/start", "", "task volume 'thin:vm-100-disk-0' does not exist"}})
 }
+
+// TestSnapshotByStorage holds which volumes can have snapshots.
+func TestSnapshotByStorage(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		storage, format string
+		want            string
+		back            string // rolling back past a younger snapshot
+		copy            string // of what a snapshot holds
+	}{
+		{"dir", "raw", "task snapshot feature is not available", "", ""},
+		{"dir", "qcow2", "task OK", "task OK", "task OK"},
+		{"nfs", "qcow2", "task OK", "task OK", "task OK"},
+		{"btrfs", "raw", "task OK", "task OK", "task OK"},
+		{"lvmthin", "raw", "task OK", "task OK", "task OK"},
+		{"lvm", "raw", "task snapshot feature is not available", "", ""},
+		{"zfspool", "raw", "task OK", "task can't rollback, 's1' is not most recent snapshot on 'st:vm-100-disk-0'", "500 Full clone feature is not supported for drive 'virtio0'"},
+		{"rbd", "raw", "task OK", "task OK", "task OK"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.storage+" "+tt.format, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			require.NoError(t, l.s.AddStorage("st", Storage{Type: tt.storage, Content: []string{"images"}}))
+			l.done("POST", "/nodes/pve1/qemu", "vmid=100&virtio0=st:4,format="+tt.format)
+			l.run([]step{{"POST ~/100/snapshot", "snapname=s1", tt.want}})
+			feature := l.get("/nodes/pve1/qemu/100/feature?feature=snapshot")
+			if tt.back == "" {
+				assert.EqualValues(t, "0", feature["hasFeature"])
+				return
+			}
+			assert.EqualValues(t, "1", feature["hasFeature"])
+			l.run([]step{
+				{"PUT ~/100/resize", "disk=virtio0&size=5G", "task OK"},
+				{"POST ~/100/clone", "newid=101&full=1&snapname=s1", tt.copy},
+				{"POST ~/100/snapshot", "snapname=s2", "task OK"},
+				{"POST ~/100/snapshot/s1/rollback", "", tt.back},
+				{"DELETE ~/100/snapshot/s2", "", "task OK"},
+				{"DELETE ~/100/snapshot/s1", "", "task OK"},
+				{"DELETE ~/100", "", "task OK"},
+			})
+			if vm, ok := l.s.VM(101); ok {
+				assert.Contains(t, vm.Config["virtio0"], "size=4G")
+			}
+			assert.Len(t, l.s.Volumes("st"), len(l.s.VMIDs()))
+		})
+	}
+}
