@@ -125,11 +125,13 @@ func (c *Client) ListPVERemoteResources(ctx context.Context, p ListPVERemoteReso
 
 // PVERemoteResourceListItem is an element of the result of [Client.ListPVERemoteResources].
 type PVERemoteResourceListItem struct {
+	ID          string   `json:"id"`
+	Node        string   `json:"node"`
+	Status      string   `json:"status"`
 	Type        string   `json:"type"` // One of storage, qemu, lxc, node, network.
 	CGroupMode  *int64   `json:"cgroup-mode,omitempty"`
 	CPU         *float64 `json:"cpu,omitempty"`
 	Disk        *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
-	ID          *string  `json:"id,omitempty"`
 	Legacy      *bool    `json:"legacy,omitempty"`
 	Level       *string  `json:"level,omitempty"`
 	MaxCPU      *float64 `json:"maxcpu,omitempty"`
@@ -139,11 +141,9 @@ type PVERemoteResourceListItem struct {
 	Name        *string  `json:"name,omitempty"`
 	Network     *string  `json:"network,omitempty"`
 	NetworkType *string  `json:"network_type,omitempty"` // One of zone, fabric.
-	Node        *string  `json:"node,omitempty"`
 	Pool        *string  `json:"pool,omitempty"`
 	Protocol    *string  `json:"protocol,omitempty"`
 	Shared      *bool    `json:"shared,omitempty"`
-	Status      *string  `json:"status,omitempty"`
 	Storage     *string  `json:"storage,omitempty"`
 	Tags        []string `json:"tags,omitempty"`
 	Template    *bool    `json:"template,omitempty"`

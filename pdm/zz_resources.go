@@ -48,13 +48,13 @@ type ResourceStatus struct {
 
 // ResourceStatusResource is part of the result of [Client.ListResources].
 type ResourceStatusResource struct {
+	ID            string   `json:"id"`
 	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
 	BackendType   *string  `json:"backend-type,omitempty"`
 	BackingDevice *string  `json:"backing-device,omitempty"`
 	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
 	CPU           *float64 `json:"cpu,omitempty"`
 	Disk          *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
-	ID            *string  `json:"id,omitempty"`
 	Legacy        *bool    `json:"legacy,omitempty"`
 	Level         *string  `json:"level,omitempty"`
 	Maintenance   *string  `json:"maintenance,omitempty"`
@@ -183,13 +183,13 @@ type TopEntityRRDData struct {
 
 // TopEntityResource is part of the result of [Client.GetResourceTopEntities].
 type TopEntityResource struct {
+	ID            string   `json:"id"`
 	Type          string   `json:"type"` // One of pve-storage, pve-qemu, pve-lxc, pve-node, pve-network, pbs-node, pbs-datastore.
 	BackendType   *string  `json:"backend-type,omitempty"`
 	BackingDevice *string  `json:"backing-device,omitempty"`
 	CGroupMode    *int64   `json:"cgroup-mode,omitempty"`
 	CPU           *float64 `json:"cpu,omitempty"`
 	Disk          *uint64  `json:"disk,omitempty"` // At least 0. Bytes.
-	ID            *string  `json:"id,omitempty"`
 	Legacy        *bool    `json:"legacy,omitempty"`
 	Level         *string  `json:"level,omitempty"`
 	Maintenance   *string  `json:"maintenance,omitempty"`

@@ -528,7 +528,7 @@ type ChangePasswordParams struct {
 
 // ChangePassword calls PUT /access/password.
 //
-// Needs being the user {userid} or (Realm.AllocateUser on the realm of {userid} and User.Modify on a
+// Needs being the user {userid}, or (Realm.AllocateUser on the realm of {userid} and User.Modify on a
 // group of {userid}). The server checks more. Refuses API tokens.
 //
 //api:operation PUT /access/password
@@ -673,7 +673,7 @@ type ListUserTFAEntriesParams struct {
 
 // ListUserTFAEntries calls GET /access/tfa/{userid}.
 //
-// Needs being the user {userid} or User.Modify and Sys.Audit on a group of {userid}.
+// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/tfa/{userid}
 func (c *Client) ListUserTFAEntries(ctx context.Context, p ListUserTFAEntriesParams) ([]TFAEntry, error) {
@@ -723,7 +723,7 @@ type GetTFAEntryParams struct {
 
 // GetTFAEntry calls GET /access/tfa/{userid}/{id}.
 //
-// Needs being the user {userid} or User.Modify and Sys.Audit on a group of {userid}.
+// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/tfa/{userid}/{id}
 func (c *Client) GetTFAEntry(ctx context.Context, p GetTFAEntryParams) (*TFAEntry, error) {
@@ -969,7 +969,7 @@ type GetUserTFAParams struct {
 
 // GetUserTFA calls GET /access/users/{userid}/tfa.
 //
-// Needs being the user {userid} or User.Modify and Sys.Audit on a group of {userid}.
+// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}/tfa
 func (c *Client) GetUserTFA(ctx context.Context, p GetUserTFAParams) (*UserTFA, error) {

@@ -78,7 +78,7 @@ type CreateGotifyEndpointParams struct {
 
 // CreateGotifyEndpoint calls POST /cluster/notifications/endpoints/gotify.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/gotify
@@ -128,7 +128,7 @@ type UpdateGotifyEndpointParams struct {
 
 // UpdateGotifyEndpoint calls PUT /cluster/notifications/endpoints/gotify/{name}.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/gotify/{name}
@@ -188,7 +188,7 @@ type CreateSendmailEndpointParams struct {
 
 // CreateSendmailEndpoint calls POST /cluster/notifications/endpoints/sendmail.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/sendmail
@@ -243,7 +243,7 @@ type UpdateSendmailEndpointParams struct {
 
 // UpdateSendmailEndpoint calls PUT /cluster/notifications/endpoints/sendmail/{name}.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/sendmail/{name}
@@ -312,7 +312,7 @@ type CreateSMTPEndpointParams struct {
 
 // CreateSMTPEndpoint calls POST /cluster/notifications/endpoints/smtp.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/smtp
@@ -376,7 +376,7 @@ type UpdateSMTPEndpointParams struct {
 
 // UpdateSMTPEndpoint calls PUT /cluster/notifications/endpoints/smtp/{name}.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/smtp/{name}
@@ -438,7 +438,7 @@ type CreateWebhookEndpointParams struct {
 
 // CreateWebhookEndpoint calls POST /cluster/notifications/endpoints/webhook.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/webhook
@@ -495,7 +495,7 @@ type UpdateWebhookEndpointParams struct {
 
 // UpdateWebhookEndpoint calls PUT /cluster/notifications/endpoints/webhook/{name}.
 //
-// Needs Mapping.Modify on /mapping/notifications and (Sys.Audit and Sys.Modify on / or
+// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
 // Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/webhook/{name}

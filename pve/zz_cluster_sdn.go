@@ -756,7 +756,7 @@ type GetSDNFabricNodeParams struct {
 
 // GetSDNFabricNode calls GET /cluster/sdn/fabrics/node/{fabric_id}/{node_id}.
 //
-// Needs SDN.Audit or SDN.Allocate on /sdn/fabrics/{fabric_id} and Sys.Audit or Sys.Modify on
+// Needs SDN.Audit or SDN.Allocate on /sdn/fabrics/{fabric_id}, and Sys.Audit or Sys.Modify on
 // /nodes/{node_id}. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node/{fabric_id}/{node_id}

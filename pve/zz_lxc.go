@@ -420,8 +420,8 @@ type CloneContainerParams struct {
 
 // CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone.
 //
-// The result names the task that does the work. Needs VM.Clone on /vms/{vmid} and (VM.Allocate on
-// /vms/{newid} or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
+// The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
+// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/clone
 func (c *Client) CloneContainer(ctx context.Context, p CloneContainerParams) (UPID, error) {

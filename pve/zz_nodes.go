@@ -323,7 +323,7 @@ type QueryURLMetadataParams struct {
 
 // QueryURLMetadata calls GET /nodes/{node}/query-url-metadata.
 //
-// Needs Sys.Audit and Sys.Modify on / or Sys.AccessNetwork on /nodes/{node}.
+// Needs Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/query-url-metadata
 func (c *Client) QueryURLMetadata(ctx context.Context, p QueryURLMetadataParams) (*QueryURLMetadataResult, error) {

@@ -1082,8 +1082,8 @@ type CloneVMParams struct {
 
 // CloneVM calls POST /nodes/{node}/qemu/{vmid}/clone.
 //
-// The result names the task that does the work. Needs VM.Clone on /vms/{vmid} and (VM.Allocate on
-// /vms/{newid} or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
+// The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
+// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/clone
 func (c *Client) CloneVM(ctx context.Context, p CloneVMParams) (UPID, error) {

@@ -244,8 +244,9 @@ type DownloadURLToStorageParams struct {
 
 // DownloadURLToStorage calls POST /nodes/{node}/storage/{storage}/download-url.
 //
-// The result names the task that does the work. Needs Datastore.AllocateTemplate on /storage/{storage}
-// and (Sys.Audit and Sys.Modify on / or Sys.AccessNetwork on /nodes/{node}). The server checks more.
+// The result names the task that does the work. Needs Datastore.AllocateTemplate on
+// /storage/{storage}, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}). The
+// server checks more.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/download-url
 func (c *Client) DownloadURLToStorage(ctx context.Context, p DownloadURLToStorageParams) (UPID, error) {

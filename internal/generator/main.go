@@ -34,7 +34,7 @@ const usage = `usage: generator COMMAND [flags]
   generate  make the OpenAPI documents and the clients from the facts
   diff      tell what changed between two API descriptions
 
-"generator COMMAND -h" explains a command.`
+"generator COMMAND -h" explains a command`
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {

@@ -124,7 +124,9 @@ func checkText(c *apidoc.Check, top bool) string {
 			parts = append(parts, checkText(sub, len(c.Checks) == 1 && top))
 		}
 		sep := ", " + c.Op + " "
-		if len(parts) == 2 && !strings.Contains(parts[0]+parts[1], ", ") {
+		if len(parts) == 2 && !slices.ContainsFunc(parts, func(p string) bool {
+			return strings.Contains(p, ", ") || strings.Contains(p, " and ") || strings.Contains(p, " or ") || strings.Contains(p, " where ")
+		}) {
 			sep = " " + c.Op + " "
 		}
 		text = strings.Join(parts, sep)

@@ -306,7 +306,6 @@ func (b *builder) flatten(s *apidoc.Schema, where string) *apidoc.Schema {
 	}
 	for name, p := range merged.Properties {
 		if out.Properties[name] == nil {
-			p.Optional = p.Optional || len(s.OneOf) > 1
 			out.Properties[name] = p
 		}
 	}
@@ -556,7 +555,7 @@ func (b *builder) goNames(s *apidoc.Schema, where string) map[string]string {
 		fixed := 0
 		for _, name := range names {
 			if strings.HasSuffix(name, "[n]") {
-				out[name] = g + "N"
+				out[name] = g + "ByIndex"
 				fixed++
 			}
 		}
