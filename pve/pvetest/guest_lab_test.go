@@ -44,7 +44,7 @@ func (l *lab) as(id, secret string) *lab {
 	return &other
 }
 
-// as root itself, with a ticket.
+// asRoot returns the lab seen by root itself, with a ticket.
 func (l *lab) asRoot() *lab {
 	other := *l
 	other.auth = ""

@@ -233,7 +233,7 @@ func (cl *cluster) tagExists(tag string) bool {
 	return false
 }
 
-// controlParams are the parameters of guest calls that are no options of the
+// controlParam tells whether a parameter of a guest's calls is no option of the
 // guest.
 func controlParam(name string) bool {
 	switch name {

@@ -55,7 +55,8 @@ func uploadTarget(content, name string) (*volume, error) {
 	return v, nil
 }
 
-// target checks that files of a content type can be put on a storage.
+// uploadStorage returns the call's storage, if files of a content type can be
+// put on it.
 func (c *call) uploadStorage(content string) (*storage, error) {
 	st, err := c.cl().storage(c.vars["storage"])
 	if err != nil {
