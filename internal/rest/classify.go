@@ -127,11 +127,14 @@ var (
 	final = [...]rule{
 		{permission, "permission check failed", "", ""},
 		{permission, "only root can ", "", ""},
+		{permission, "backup owner check failed", "", ""},
 		{permission | invalidParameter, "only root may use this option", "", ""},
 		{digestMismatch, "checksum mismatch (file change by other user?)", "", ""},
 		{digestMismatch, "detected modified configuration", "", ""},
 		{noQuorum, "no quorum", "", ""},
 		{noQuorum, "not quorate", "", ""},
+		// Without a majority the cluster's file system is read-only.
+		{noQuorum, "/etc/pve/", "permission denied", ""},
 		{locked, "can't lock file", "", ""},
 		{locked, "got lock request timeout", "", ""},
 		{locked, "got lock timeout", "", ""},
@@ -170,8 +173,7 @@ var (
 	}
 
 	rules = [...]rule{
-		{exists | guestExists, "unable to create vm ", "already exists", ""},
-		{exists | guestExists, "unable to create ct ", "already exists", ""},
+		{exists | guestExists, "config file already exists", "", ""},
 		{exists, "already exists", "", ""},
 		{exists, "already defined", "", ""},
 		{exists, "already exist in ", "", ""},
@@ -212,15 +214,20 @@ var (
 		{inUse, "if subnets exist", "", ""},
 		{inUse, "used in ha resources", "", ""},
 		{inUse, "still busy in guest", "", ""},
+		{inUse, "dataset is busy", "", ""},
+		{inUse, "has watchers", "", ""},
+		{inUse, "contains a filesystem in use", "", ""},
 
 		{noSpace, "no space left on device", "", ""},
 		{noSpace, "not enough free space", "", ""},
 		{noSpace, "insufficient free space", "", ""},
 		{noSpace, "insufficient free extents", "", ""},
 		{noSpace, "out of space", "", ""},
+		{noSpace, "disk quota exceeded", "", ""},
 
 		{timeout, "got timeout", "", ""},
 		{timeout, "timeout while waiting", "", ""},
+		{timeout, "timeout waiting ", "", ""},
 		{timeout, "timed out", "", ""},
 	}
 )
@@ -248,19 +255,20 @@ func classify(text string) classes {
 	return c
 }
 
-// guestTaken recognises "vm 218 already exists", which must not be taken for "image
-// vm-218-disk-0 already exists".
+// guestTaken recognises "vm 218 already exists", which must not be taken for "unable to
+// create vm 218 - image vm-218-disk-0 already exists".
 func guestTaken(text string) bool {
-	before, _, found := strings.Cut(text, " already exists")
-	if !found {
-		return false
+	for {
+		before, after, found := strings.Cut(text, " already exists")
+		if !found {
+			return false
+		}
+		words := strings.Fields(before)
+		if n := len(words); n >= 2 && (words[n-2] == "vm" || words[n-2] == "ct") && strings.Trim(words[n-1], "0123456789") == "" {
+			return true
+		}
+		text = after
 	}
-	words := strings.Fields(before)
-	if len(words) < 2 {
-		return false
-	}
-	kind, id := words[len(words)-2], words[len(words)-1]
-	return (kind == "vm" || kind == "ct") && strings.Trim(id, "0123456789") == ""
 }
 
 // classes decides from the status first: the body of a 403 may hold any text.
