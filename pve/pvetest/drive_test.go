@@ -96,7 +96,7 @@ func TestDriveKeys(t *testing.T) {
 func TestNIC(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"virtio,bridge=vmbr0":                                    "virtio,bridge=vmbr0",
+		"virtio,bridge=vmbr0": "virtio,bridge=vmbr0",
 		"virtio=BC:24:11:00:00:01,tag=5,bridge=vmbr0,firewall=1": "virtio=BC:24:11:00:00:01,bridge=vmbr0,firewall=1,tag=5",
 		"model=e1000,macaddr=BC:24:11:00:00:01":                  "e1000=BC:24:11:00:00:01",
 		"bridge=vmbr1,rtl8139=BC:24:11:00:00:01":                 "rtl8139=BC:24:11:00:00:01,bridge=vmbr1",

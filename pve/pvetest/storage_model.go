@@ -187,6 +187,11 @@ type volumeName struct {
 	base    bool
 }
 
+var (
+	blockVolumeName = regexp.MustCompile(`^(vm|base|subvol|basevol)-(\d+)-\S+$`)
+	backupName      = regexp.MustCompile(`^vzdump-(?:qemu|lxc)-(\d+)-`)
+)
+
 // parseName takes a volume's name apart, as the storage's plugin would.
 func (st *storage) parseName(name string) (volumeName, error) {
 	if st.kind().files {
@@ -203,7 +208,7 @@ func (st *storage) parseName(name string) (volumeName, error) {
 		}
 		n.parent, n.key = parent, child
 	}
-	m := regexp.MustCompile(`^(vm|base|subvol|basevol)-(\d+)-\S+$`).FindStringSubmatch(n.key)
+	m := blockVolumeName.FindStringSubmatch(n.key)
 	if m == nil {
 		return n, fail(500, "unable to parse %s volume name '%s'", plugin, name)
 	}
@@ -250,7 +255,7 @@ func parseFileName(name string) (volumeName, error) {
 	case "backup":
 		if !strings.Contains(file, "/") {
 			n.content, n.format = "backup", file[strings.IndexByte(file, '.')+1:]
-			if m := regexp.MustCompile(`^vzdump-(?:qemu|lxc)-(\d+)-`).FindStringSubmatch(file); m != nil {
+			if m := backupName.FindStringSubmatch(file); m != nil {
 				n.vmid, _ = strconv.Atoi(m[1])
 			}
 			return n, nil
