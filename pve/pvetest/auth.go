@@ -41,6 +41,9 @@ func (s *Server) authenticate(req *rawRequest, uri string) (identity, *rawRespon
 		return identity{}, bare(401, "No ticket")
 	}
 	user, ok := s.checkTicket(ticket)
+	if data, whole := s.openTicket(ticket); whole && strings.HasPrefix(data, "!tfa!") {
+		return identity{}, bare(401, "No ticket") // only half a login
+	}
 	if !ok {
 		return identity{}, bare(401, "Authentication failed!")
 	}
@@ -127,6 +130,13 @@ func (s *Server) fresh(hex string) bool {
 
 // checkTicket returns the user of a ticket that is valid.
 func (s *Server) checkTicket(ticket string) (string, bool) {
+	name, ok := s.openTicket(ticket)
+	u := s.state.Users[name]
+	return name, ok && u != nil && u.usable(s.clock())
+}
+
+// openTicket returns what a ticket that is signed and not too old is about.
+func (s *Server) openTicket(ticket string) (string, bool) {
 	text, sig, ok := strings.Cut(ticket, "::")
 	words := strings.SplitN(text, ":", 2)
 	if !ok || len(words) != 2 || words[0] != "PVE" {
@@ -136,9 +146,7 @@ func (s *Server) checkTicket(ticket string) (string, bool) {
 	if i < 0 || !hmac.Equal([]byte(sig), []byte(s.sign(text))) || !s.fresh(words[1][i+1:]) {
 		return "", false
 	}
-	name := words[1][:i]
-	u := s.state.Users[name]
-	return name, u != nil && u.usable(s.clock())
+	return words[1][:i], true
 }
 
 func (s *Server) checkCSRF(token, user string) bool {

@@ -207,3 +207,25 @@ func TestUsersAndTokens(t *testing.T) {
 	c.ok("DELETE", "/access/users/alice@pve")
 	assert.Equal(t, []any{map[string]any{"groupid": "g1", "users": ""}}, c.ok("GET", "/access/groups"))
 }
+
+func TestSecondFactor(t *testing.T) {
+	t.Parallel()
+	srv := pvetest.RunT(t)
+	srv.AddUser("alice@pve", "alicepw12")
+	srv.SetSecondFactor("alice@pve", "123456")
+	c := newCaller(t, srv)
+	m := c.ok("POST", "/access/ticket", "username=alice@pve&password=alicepw12").(map[string]any)
+	assert.EqualValues(t, 1, m["NeedTFA"])
+	assert.NotContains(t, m, "cap")
+	half := m["ticket"].(string)
+	assert.True(t, strings.HasPrefix(half, "PVE:!tfa!"), half)
+	esc := strings.NewReplacer("+", "%2B", "%", "%25").Replace(half)
+	assert.Equal(t, "No ticket", c.with("Cookie", "PVEAuthCookie="+esc).do("GET", "/version").Reason, "no session yet")
+	assert.Equal(t, 401, c.do("POST", "/access/ticket", "username=alice@pve&tfa-challenge="+esc+"&password=totp:000000").Status)
+	m = c.ok("POST", "/access/ticket", "username=alice@pve&tfa-challenge="+esc+"&password=totp:123456").(map[string]any)
+	assert.NotContains(t, m, "NeedTFA")
+	whole := strings.ReplaceAll(m["ticket"].(string), "+", "%2B")
+	assert.Equal(t, 200, c.with("Cookie", "PVEAuthCookie="+whole).do("GET", "/version").Status)
+	srv.SetSecondFactor("alice@pve", "")
+	c.login("alice@pve", "alicepw12")
+}

@@ -111,7 +111,12 @@ func (s *Server) strike(f *Fault, after bool) error {
 	}
 	if !after && f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
-		<-timer.C
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.quit:
+			return errCut
+		}
 	}
 	if f.Cut == CutBefore && !after || f.Cut == CutAfter && after {
 		return errCut

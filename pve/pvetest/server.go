@@ -51,7 +51,8 @@ type Server struct {
 	listener net.Listener
 	cert     tls.Certificate
 	pool     *x509.CertPool
-	certPEM  string // the CA's, as nodes hand it out
+	certPEM  string        // the CA's, as nodes hand it out
+	quit     chan struct{} // closed by Close
 	conns    map[net.Conn]bool
 	connMu   sync.Mutex
 	done     sync.WaitGroup
@@ -199,7 +200,7 @@ func New(opts ...Option) (*Server, error) {
 	}
 	s := &Server{
 		clock: o.clock, booted: o.clock().Add(-30 * time.Minute), idle: o.idle, strict: o.strict,
-		reg: newRegistry(doc), conns: map[net.Conn]bool{}, secret: make([]byte, 32),
+		reg: newRegistry(doc), quit: make(chan struct{}), conns: map[net.Conn]bool{}, secret: make([]byte, 32),
 	}
 	_, _ = rand.Read(s.secret)
 	seed := o.seed
@@ -458,6 +459,7 @@ func (s *Server) Close() error {
 	if closed {
 		return nil
 	}
+	close(s.quit)
 	err := s.listener.Close()
 	s.connMu.Lock()
 	for c := range s.conns {

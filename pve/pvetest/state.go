@@ -66,6 +66,7 @@ type pool struct {
 type user struct {
 	ID        string               `json:"id"`
 	Password  string               `json:"password,omitempty"`
+	Factor    string               `json:"factor,omitempty"` // the code of a second factor
 	Disabled  bool                 `json:"disabled,omitempty"`
 	Expire    int64                `json:"expire,omitempty"`
 	Comment   *string              `json:"comment,omitempty"`
