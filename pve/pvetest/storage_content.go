@@ -153,6 +153,9 @@ func contentGet(c *call) (any, error) {
 		return nil, fail(500, "volume_size_info on '%s' failed - no format", volid)
 	}
 	row := map[string]any{"path": st.volumePath(v), "size": v.Size, "used": v.Used, "format": v.Format}
+	if st.Type == "lvm" || st.Type == "lvmthin" {
+		row["used"] = 0 // LVM does not tell
+	}
 	if v.Content == "iso" || v.Content == "vztmpl" || v.Content == "snippets" {
 		row["format"], row["size"] = "raw", v.File
 	}
