@@ -191,6 +191,9 @@ func (c *CPI) holderVolume(ctx context.Context, cid rpc.DiskCID, holder guest) (
 		return volume{}, false, false, c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", holder.vmid)})
 	}
 	d, ok := conf.drive(holderSlot)
+	if back := conf.returning(); back != "" {
+		d, ok = drive{slot: holderSlot, volume: back}, true
+	}
 	if !ok {
 		return volume{conf: conf}, false, true, nil
 	}

@@ -68,10 +68,13 @@ func (c *CPI) attach(ctx context.Context, v *view, g, holder guest, disk rpc.Dis
 		return c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Audit", fmt.Sprintf("/vms/%d", holder.vmid)})
 	}
 	source, ok := hc.drive(holderSlot)
-	if !ok {
-		return rpc.CloudError("disk %s: its holder, %s, has no volume any more", disk, holder)
-	}
 	if _, attached := vc.serial(string(disk)); !attached {
+		if volume := hc.returning(); volume != "" {
+			return rpc.CloudError("disk %s: its volume %s is on its way back to %s: detach the disk from the VM that had it, or delete that VM, once more", disk, volume, holder)
+		}
+		if !ok {
+			return rpc.CloudError("disk %s: its holder, %s, has no volume any more", disk, holder)
+		}
 		if err := reachable(v, g, holder, disk, source); err != nil {
 			return err
 		}
@@ -213,11 +216,9 @@ func (c *CPI) DetachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) er
 func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *guestConfig, disk rpc.DiskCID) error {
 	what := fmt.Sprintf("detach disk %s from VM %s", disk, cid)
 	d, attached := conf.serial(string(disk))
-	var holder guest
-	if attached && d.owner() == g.vmid {
-		var err error
-		if holder, _, err = c.needDisk(ctx, v, disk); err != nil {
-			return fmt.Errorf("disk %s: its volume %s belongs to %s and has to go back to its holder: %w", disk, d.volume, g, err)
+	if !attached && hasTags(conf.tags, string(disk)) {
+		if done, err := c.resumeReturn(ctx, v, g, conf, disk); done || err != nil {
+			return err
 		}
 	}
 	if attached {
@@ -225,7 +226,15 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 			return err
 		}
 	}
-	before := conf.tags
+	moved := attached && d.owner() == g.vmid
+	var holder guest
+	if moved {
+		var err error
+		if holder, err = c.announceReturn(ctx, v, g, d); err != nil {
+			return err
+		}
+	}
+	before, interrupted := conf.tags, false
 	err := c.edit(ctx, g, conf, func(conf *guestConfig) (*change, error) {
 		p := &change{tags: retag(conf.tags, nil, []string{string(disk)}, nil)}
 		now, ok := conf.serial(string(disk))
@@ -235,6 +244,16 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 			p.delete = []string{now.slot}
 		case sameTags(p.tags, conf.tags):
 			return nil, nil
+		default:
+			// The tag is what an earlier call left.
+			interrupted = true
+		}
+		if moved {
+			// The tag stays until the volume is back.
+			p.tags = nil
+			if !ok {
+				return nil, nil
+			}
 		}
 		return p, nil
 	})
@@ -249,85 +268,21 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 	if err != nil {
 		return c.explain(err, what, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", g.vmid)})
 	}
+	if !attached && interrupted {
+		c.log.Printf("disk %s is off %s already", disk, g)
+		return nil
+	}
 	if !attached {
 		return rpc.DiskNotAttached("disk %s is not attached to VM %s", disk, cid)
 	}
 	if err := c.confirmHotplug(ctx, g, conf, d.slot, before); err != nil {
 		return err
 	}
+	if moved {
+		if err := c.handBack(ctx, g, d, holder); err != nil {
+			return err
+		}
+	}
 	c.log.Printf("disk %s is detached from %s", disk, g)
-	if d.owner() != g.vmid {
-		return nil
-	}
-	return c.handBack(ctx, g, d, holder)
-}
-
-// handBack gives a volume that became a VM's own, because an administrator moved
-// it to another storage, back to the disk's holder. It was detached and is an
-// unused volume of the VM. What the holder has is the state before the move; it
-// stays with the holder as an unused volume.
-func (c *CPI) handBack(ctx context.Context, g guest, d drive, holder guest) error {
-	disk := d.serial
-	what := fmt.Sprintf("give volume %s of disk %s back from %s to %s", d.volume, disk, g, holder)
-	c.log.Printf("%s", what)
-	if g.node != holder.node {
-		return rpc.CloudError("%s: they are on different nodes: migrate guest %d to node %s and try again", what, holder.vmid, g.node)
-	}
-	path := fmt.Sprintf("/vms/%d", holder.vmid)
-	conf, err := c.config(ctx, g)
-	if err != nil {
-		return c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
-	}
-	loose, ok := conf.volume(d.volume)
-	if !ok || !loose.unused() {
-		return rpc.CloudError("%s: the volume is not where detaching left it", what)
-	}
-	// Neither side may be a template, and the slot must be free.
-	err = c.edit(ctx, holder, nil, func(conf *guestConfig) (*change, error) {
-		p := &change{protection: new(false)}
-		if conf.template {
-			p.delete = append(p.delete, "template")
-		}
-		if _, ok := conf.drive(holderSlot); ok {
-			p.delete = append(p.delete, holderSlot)
-		}
-		return p, nil
-	})
-	if err != nil {
-		return c.explain(err, what, need{"VM.Config.Options", path}, need{"VM.Config.Disk", path})
-	}
-	move := perform(ctx, c, c.pve.MoveVMDisk, pve.MoveVMDiskParams{
-		Node: g.node, VMID: g.vmid, Disk: loose.slot, TargetVMID: new(holder.vmid), TargetDisk: new(holderSlot),
-	})
-	undo, cancel := afterwards(ctx)
-	defer cancel()
-	return errors.Join(
-		c.explain(move, what, need{"VM.Config.Disk", path}, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}),
-		c.rearm(undo, holder, d),
-	)
-}
-
-// rearm gives a holder its flags back, its drive its serial and options, and
-// names the storage the disk is on now.
-func (c *CPI) rearm(ctx context.Context, holder guest, d drive) error {
-	err := c.edit(ctx, holder, nil, func(conf *guestConfig) (*change, error) {
-		p := &change{template: new(true), protection: new(true)}
-		now, ok := conf.drive(holderSlot)
-		if !ok {
-			return p, nil
-		}
-		want := d
-		want.volume = now.volume
-		p.virtio = map[int]drive{0: want}
-		var old []string
-		for _, tag := range conf.tags {
-			if strings.HasPrefix(tag, tagStoragePrefix) {
-				old = append(old, tag)
-			}
-		}
-		p.tags = union(retag(conf.tags, nil, old, nil), []string{storageTag(now.storage())})
-		return p, nil
-	})
-	return c.explain(err, fmt.Sprintf("put back the flags of %s, which holds disk %s", holder, d.serial),
-		need{"VM.Config.Options", fmt.Sprintf("/vms/%d", holder.vmid)})
+	return nil
 }

@@ -189,6 +189,16 @@ func (c *guestConfig) freeSlot() int {
 	return -1
 }
 
+// storageTagged returns the storage that the guest's tags name.
+func (c *guestConfig) storageTagged() string {
+	for _, tag := range c.tags {
+		if id, ok := strings.CutPrefix(tag, tagStoragePrefix); ok {
+			return id
+		}
+	}
+	return ""
+}
+
 // hotplugsDisks reports whether a running guest takes and gives disks.
 func (c *guestConfig) hotplugsDisks() bool {
 	if c.hotplug == "" || c.hotplug == "1" {

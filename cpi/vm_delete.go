@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 	"github.com/proxkit/proxkit/pve"
@@ -74,10 +73,10 @@ func (c *CPI) locate(ctx context.Context, cid vmCID) (located, bool, error) {
 func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
 	g := l.guest
 	path := fmt.Sprintf("/vms/%d", g.vmid)
-	attached := l.conf.persistent()
-	if err := refuseStray(cid, l); err != nil {
+	if err := c.recoverStrays(ctx, cid, &l); err != nil {
 		return err
 	}
+	attached := l.conf.persistent()
 	if err := c.refuseSnapshots(ctx, g, l.conf, attached); err != nil {
 		return err
 	}
@@ -104,11 +103,13 @@ func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
 	return nil
 }
 
-// refuseStray refuses to destroy a VM with an unused volume of its own while one
-// of its persistent disks is missing: an administrator who moves a disk to
-// another storage and then detaches it leaves the disk's data in such a volume,
-// without its serial.
-func refuseStray(cid vmCID, l located) error {
+// recoverStrays sees to persistent disks that the VM should have attached and has
+// not. A volume that was on its way back to its holder is sent on. While the VM
+// has another unused volume of its own, nothing is destroyed: an administrator
+// who moves a disk to another storage and then detaches it leaves the data in
+// such a volume, without its serial.
+func (c *CPI) recoverStrays(ctx context.Context, cid vmCID, l *located) error {
+	own, risky := l.conf.find(func(d drive) bool { return d.unused() && d.owner() == l.guest.vmid })
 	for _, tag := range l.conf.tags {
 		if parseDiskCID(rpc.DiskCID(tag)) != nil {
 			continue
@@ -116,14 +117,30 @@ func refuseStray(cid vmCID, l located) error {
 		if _, attached := l.conf.serial(tag); attached {
 			continue
 		}
-		for _, d := range l.conf.drives {
-			if d.unused() && d.owner() == l.guest.vmid {
-				return rpc.CloudError("VM %s should have disk %s attached and does not, but %s has the unused volume %s, which may be that disk: attach it with serial=%s or remove it, then try again",
-					cid, tag, l.guest, d.volume, tag)
-			}
+		if err := c.ensureView(ctx, l); err != nil {
+			return err
+		}
+		done, err := c.resumeReturn(ctx, l.view, l.guest, l.conf, rpc.DiskCID(tag))
+		if err != nil {
+			return err
+		}
+		if !done && risky {
+			return rpc.CloudError("VM %s should have disk %s attached and does not, but %s has the unused volume %s, which may be that disk: attach it with serial=%s or remove it, then try again",
+				cid, tag, l.guest, own.volume, tag)
+		}
+		if l.conf, err = c.config(ctx, l.guest); err != nil {
+			return c.explain(err, fmt.Sprintf("look at VM %s", cid))
 		}
 	}
 	return nil
+}
+
+// ensureView looks at the cluster unless that was done.
+func (c *CPI) ensureView(ctx context.Context, l *located) (err error) {
+	if l.view == nil {
+		l.view, err = c.look(ctx)
+	}
+	return err
 }
 
 // releaseDisks takes the persistent disks off a stopped VM, in one change, and
@@ -132,37 +149,29 @@ func (c *CPI) releaseDisks(ctx context.Context, l located, attached []drive) err
 	if len(attached) == 0 {
 		return nil
 	}
-	moved := slices.ContainsFunc(attached, func(d drive) bool { return d.owner() == l.guest.vmid })
 	holders := map[string]guest{}
-	if moved {
-		if l.view == nil {
-			v, err := c.look(ctx)
-			if err != nil {
-				return err
-			}
-			l.view = v
+	for _, d := range attached {
+		if d.owner() != l.guest.vmid {
+			continue
 		}
-		for _, d := range attached {
-			if d.owner() != l.guest.vmid {
-				continue
-			}
-			h, ok, _, err := c.findDisk(ctx, l.view, rpc.DiskCID(d.serial))
-			if err != nil {
-				return err
-			}
-			if !ok {
-				return rpc.CloudError("disk %s: its volume %s belongs to %s, and there is no holder to give it back to: move the volume to another guest by hand",
-					d.serial, d.volume, l.guest)
-			}
-			holders[d.serial] = h
+		if err := c.ensureView(ctx, &l); err != nil {
+			return err
 		}
+		h, err := c.announceReturn(ctx, l.view, l.guest, d)
+		if err != nil {
+			return err
+		}
+		holders[d.serial] = h
 	}
 	err := c.edit(ctx, l.guest, l.conf, func(conf *guestConfig) (*change, error) {
 		p := &change{}
 		var gone []string
 		for _, d := range conf.persistent() {
 			p.delete = append(p.delete, d.slot)
-			gone = append(gone, d.serial)
+			// The tag of a disk whose volume goes back stays until it is there.
+			if _, moved := holders[d.serial]; !moved {
+				gone = append(gone, d.serial)
+			}
 		}
 		if len(p.delete) == 0 {
 			return nil, nil
@@ -175,13 +184,13 @@ func (c *CPI) releaseDisks(ctx context.Context, l located, attached []drive) err
 			need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", l.guest.vmid)}, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", l.guest.vmid)})
 	}
 	for _, d := range attached {
-		if d.owner() != l.guest.vmid {
-			c.log.Printf("disk %s is detached", d.serial)
-			continue
+		holder, moved := holders[d.serial]
+		if moved {
+			if err := c.handBack(ctx, l.guest, d, holder); err != nil {
+				return err
+			}
 		}
-		if err := c.handBack(ctx, l.guest, d, holders[d.serial]); err != nil {
-			return err
-		}
+		c.log.Printf("disk %s is detached", d.serial)
 	}
 	return nil
 }
