@@ -13,7 +13,6 @@ type apiError struct {
 	params  map[string]string // "errors" of a 400
 	bare    bool              // message without trailing newline on the wire
 	empty   bool              // no body at all
-	text    bool              // plain text body
 }
 
 func (e *apiError) Error() string { return e.message }

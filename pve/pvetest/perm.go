@@ -322,16 +322,6 @@ func (c *call) checkAny(path string, privs ...string) error {
 	return failPerm(path, privs...)
 }
 
-// checkVMPerm fails with 403 unless the caller has a privilege on a guest or
-// on the pool it is about to be in.
-func (c *call) checkVMPerm(vmid int, pool, priv string) error {
-	path := "/vms/" + itoa(vmid)
-	if pool != "" && c.may("/pool/"+pool, priv) {
-		return nil
-	}
-	return c.check(path, priv)
-}
-
 // allowed evaluates the permissions of the operation itself.
 func (c *call) allowed(raw map[string]rawValue) error {
 	perms := c.op.Permissions

@@ -97,13 +97,3 @@ func (v *validator) propString(path string, schema *apidoc.Schema, text string) 
 	}
 	return b.String()
 }
-
-// props splits a property string of an operation's parameter into its keys,
-// leniently: what cannot be read is left out.
-func (r *registry) props(schema *apidoc.Schema, text string) map[string]string {
-	if schema == nil || schema.FormatSchema == nil {
-		return nil
-	}
-	out, _ := r.check.parseProps(schema.FormatSchema, text)
-	return out
-}

@@ -27,9 +27,6 @@ type Request struct {
 // String is the request's line, "POST /nodes/pve1/qemu".
 func (r Request) String() string { return r.Method + " " + r.Path }
 
-// mutates tells whether the request may change the cluster.
-func (r *Request) mutates() bool { return r.Method != "GET" && r.Path != "/access/ticket" }
-
 // A requestLog records requests.
 type requestLog struct {
 	mu       sync.Mutex

@@ -86,7 +86,6 @@ type routeNode struct {
 	static   map[string]*routeNode
 	variable *routeNode
 	varName  string
-	rest     bool // the variable takes all remaining parts
 	ops      map[string]*apidoc.Operation
 }
 

@@ -112,12 +112,12 @@ func decodeBody(data []byte) (map[string]rawValue, error) {
 		return nil, malformed(data, err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("garbage after JSON object, at character offset %d (before %q) at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 967.",
+		return nil, fail(500, "garbage after JSON object, at character offset %d (before %q) at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 967.",
 			dec.InputOffset(), clip(string(data[dec.InputOffset():])))
 	}
 	obj, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("Not a HASH reference at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 978.")
+		return nil, fail(500, "Not a HASH reference at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 978.")
 	}
 	out := make(map[string]rawValue, len(obj))
 	for k, e := range obj {
@@ -135,7 +135,7 @@ func malformed(data []byte, err error) error {
 	if offset < len(data) {
 		rest = clip(string(data[offset:]))
 	}
-	return fmt.Errorf("malformed JSON string, neither tag, array, object, number, string or atom, at character offset %d (before %q) at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 967.",
+	return fail(500, "malformed JSON string, neither tag, array, object, number, string or atom, at character offset %d (before %q) at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 967.",
 		offset, rest)
 }
 

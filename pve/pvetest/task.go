@@ -230,6 +230,3 @@ func (cl *cluster) findTask(upid string) *task {
 	}
 	return nil
 }
-
-// now is the cluster's time.
-func (s *Server) now() time.Time { return s.clock() }
