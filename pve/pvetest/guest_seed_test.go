@@ -39,3 +39,19 @@ func TestSeedErrors(t *testing.T) {
 	require.Error(t, l.s.AddVM(100, VM{Node: "nope"}))
 	require.Error(t, l.s.AddVM(100, VM{Config: map[string]string{"scsi0": "nope:1"}}))
 }
+
+func TestSeededVM(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	require.NoError(t, l.s.AddVM(100, VM{Running: true, Config: map[string]string{"net0": "virtio,bridge=vmbr0", "scsi0": "local:2"}}))
+	conf := l.config("100")
+	assert.Regexp(t, `^virtio=BC:24:11:..:..:..,bridge=vmbr0$`, conf["net0"])
+	row := l.list("/nodes/pve1/qemu")[0]
+	assert.EqualValues(t, "2147483648", row["maxdisk"])
+	assert.NotEqualValues(t, "0", row["pid"])
+	require.NoError(t, l.s.AddVM(200, VM{Config: map[string]string{"template": "1", "scsi0": "local:2,format=qcow2"}}))
+	l.run([]step{
+		{"POST ~/200/clone", "newid=201", "task OK"},
+		{"DELETE ~/200", "", "task base volume 'local:200/base-200-disk-0.qcow2' is still in use by linked cloned"},
+	})
+}

@@ -96,7 +96,9 @@ type VM struct {
 }
 
 // AddVM adds a virtual machine, or replaces one. Its drives name volumes that
-// exist; a drive such as "virtio0": "local:8" gets a new volume of 8 GiB.
+// exist; a drive such as "virtio0": "local:8" gets a new volume of 8 GiB, a
+// base volume when the config says that it is a template. A network card
+// without a MAC address gets one.
 func (s *Server) AddVM(vmid int, vm VM) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,13 +132,20 @@ func (s *Server) AddVM(vmid int, vm VM) error {
 		if err != nil {
 			return fmt.Errorf("pvetest: VM %d: %s: %w", vmid, key, err)
 		}
+		if g.template() {
+			h.makeBase(st, v)
+		}
 		d.set("file", st.volid(v))
 		d.set("size", formatSize(v.Size))
 		d.del("format")
 		g.Config[key] = d.String()
 	}
+	if err := s.inside(node).tidy(g.Config); err != nil {
+		return fmt.Errorf("pvetest: VM %d: %s", vmid, dieText(err))
+	}
 	if vm.Running {
-		g.Running, g.Started = true, s.clock().Unix()
+		s.state.Nodes[node].PID++
+		g.Running, g.Started, g.PID = true, s.clock().Unix(), s.state.Nodes[node].PID
 	}
 	s.state.Guests[vmid] = g
 	s.state.leavePool(vmid)
