@@ -31,7 +31,7 @@ func ConfigKeys() []ConfigKey {
 		{"agent.mbus", "text", "from the env", `message bus of the agent, "https://user:password@0.0.0.0:6868"`},
 		{"agent.ntp", "list", "none", "time servers of the agent"},
 		{"agent.blobstore", "object", "from the env", "blobstore of the agent"},
-		{"lock_dir", "text", "in TMPDIR", "directory of the lock files that CPI processes share"},
+		{"lock_dir", "text", "in TMPDIR", "directory of the locks and notes that the CPI processes of one user share"},
 		{"node_concurrency", "integer", "3", "how many changes the CPI makes at once on one node"},
 		{"request_timeout", "integer, seconds", "120", "limit for one API request, uploads excepted"},
 		{"call_timeout", "integer, seconds", "3600", "limit for one CPI call"},

@@ -36,7 +36,7 @@ func TestConfigDefaults(t *testing.T) {
 	assert.Equal(t, Config{
 		Endpoints: []string{"https://pve1:8006"}, TokenID: "cpi@pve!bosh", TokenSecret: testSecret,
 		Storage: []string{"fast"}, DiskStorage: []string{"fast"}, Bridge: "vmbr0", Model: "virtio", CPUType: "x86-64-v2-AES",
-		LockDir: filepath.Join(os.TempDir(), "proxmox-cpi-locks"), NodeConcurrency: 3,
+		LockDir: filepath.Join(os.TempDir(), fmt.Sprintf("proxmox-cpi-locks-%d", os.Getuid())), NodeConcurrency: 3,
 		RequestTimeout: 2 * time.Minute, CallTimeout: time.Hour,
 	}, c)
 }

@@ -26,6 +26,8 @@ type CPI struct {
 	log      *rpc.Log
 	director string
 	newMAC   func() (net.HardwareAddr, error)
+	// settleTime is [defaultSettle] but in tests.
+	settleTime time.Duration
 }
 
 var _ rpc.Handler = (*CPI)(nil)
@@ -42,7 +44,7 @@ type Options struct {
 
 // New returns a CPI for the cluster that cfg names. It opens no connection.
 func New(cfg Config, o Options) (*CPI, error) {
-	c := &CPI{cfg: cfg, pve: o.Client, log: o.Log, director: o.DirectorUUID, newMAC: randomMAC(crand.Read)}
+	c := &CPI{cfg: cfg, pve: o.Client, log: o.Log, director: o.DirectorUUID, newMAC: randomMAC(crand.Read), settleTime: defaultSettle}
 	if c.log == nil {
 		c.log = &rpc.Log{}
 	}
@@ -134,8 +136,13 @@ func call[P, R any](ctx context.Context, c *CPI, f func(context.Context, P) (R, 
 	return f(ctx, p)
 }
 
-// request is call for requests without a result.
+// request makes a change that is done when it is answered.
 func request[P any](ctx context.Context, c *CPI, f func(context.Context, P) error, p P) error {
+	leave, err := c.enter(ctx, nodeOf(p))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, cancel := c.forRequest(ctx)
 	defer cancel()
 	return f(ctx, p)
@@ -165,8 +172,13 @@ func begin[P any](ctx context.Context, c *CPI, f func(context.Context, P) (pve.U
 	}
 }
 
-// perform starts a task and waits for its end.
+// perform makes a change that is a task and waits for its end.
 func perform[P any](ctx context.Context, c *CPI, f func(context.Context, P) (pve.UPID, error), p P) error {
+	leave, err := c.enter(ctx, nodeOf(p))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	upid, err := begin(ctx, c, f, p)
 	if err != nil {
 		return err

@@ -187,6 +187,11 @@ func (c *CPI) uploadOnce(ctx context.Context, node, storage, content, name strin
 		return err
 	}
 	defer r.Close()
+	leave, err := c.enter(ctx, node)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	// No limit but the call's own: an image takes the time it takes.
 	upid, err := c.pve.UploadToStorage(ctx, pve.UploadToStorageParams{Node: node, Storage: storage, Content: content, Filename: name},
 		pve.Upload{Body: r, Size: size, Name: name})

@@ -71,7 +71,7 @@ func (c *CPI) RebootVM(ctx context.Context, vm rpc.VMCID) error {
 		return c.explain(err, what, need{"VM.Audit", power.Path})
 	}
 	if running {
-		err := perform(ctx, c, c.pve.RebootVM, pve.RebootVMParams{Node: g.node, VMID: g.vmid, Timeout: new(int64(60))})
+		err := c.reboot(ctx, g)
 		if err == nil {
 			return nil
 		}
@@ -85,6 +85,21 @@ func (c *CPI) RebootVM(ctx context.Context, vm rpc.VMCID) error {
 	}
 	err = c.start(ctx, g)
 	return c.explain(err, what, power)
+}
+
+// reboot asks the guest to restart. It is the guest that takes its time then, and
+// the node is free for other changes.
+func (c *CPI) reboot(ctx context.Context, g guest) error {
+	leave, err := c.enter(ctx, g.node)
+	if err != nil {
+		return err
+	}
+	upid, err := begin(ctx, c, c.pve.RebootVM, pve.RebootVMParams{Node: g.node, VMID: g.vmid, Timeout: new(int64(60))})
+	leave()
+	if err != nil {
+		return err
+	}
+	return c.wait(ctx, upid)
 }
 
 // running asks whether a guest runs.

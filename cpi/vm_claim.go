@@ -30,9 +30,9 @@ const (
 	// between saying which VMID is free and its use, so that of many calls at
 	// once all but one lose each round.
 	claimTries = 100
-	// settleTime is how long a request whose answer was lost, and no task of which
-	// runs, is given to show.
-	settleTime = 5 * time.Second
+	// defaultSettle is how long a request whose answer was lost, and no task of
+	// which runs, is given to show. A busy node begins a task seconds late.
+	defaultSettle = 5 * time.Second
 )
 
 // claim makes the guest and returns its VMID. With an error, a VMID other than 0
@@ -40,17 +40,18 @@ const (
 func (c *CPI) claim(ctx context.Context, cl claim) (VMID, error) {
 	var last error
 	for try := range claimTries {
-		text, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{})
+		id, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{})
 		if err != nil {
 			return 0, fmt.Errorf("ask for a free VMID: %w", err)
 		}
-		id := text
-		err = c.claimID(ctx, cl, id)
+		begun, err := c.claimID(ctx, cl, id)
 		switch {
 		case err == nil:
 			return id, nil
-		case !isTaken(err):
+		case !isTaken(err) && begun:
 			return id, err
+		case !isTaken(err):
+			return 0, err
 		}
 		last = err
 		if err := pause(ctx, min(try, 3)); err != nil {
@@ -66,24 +67,29 @@ func isTaken(err error) bool {
 	return errors.Is(err, pve.ErrGuestExists) || strings.Contains(err.Error(), "config file already exists")
 }
 
-// claimID makes the guest under one VMID.
-func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) error {
+// claimID makes the guest under one VMID. It reports whether there may be one.
+func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) (begun bool, err error) {
 	for try := 0; ; try++ {
 		upid, err := cl.start(ctx, id)
 		if err == nil {
-			return c.wait(ctx, upid)
+			return true, c.wait(ctx, upid)
 		}
-		if !unsettled(err) || try == 2 {
-			return err
+		// A VMID that is taken after a lost answer may be taken by this very call.
+		if !unsettled(err) && !(begun && isTaken(err)) {
+			return begun, err
 		}
-		c.log.Printf("guest %d: no answer, looking for what became of it: %v", id, err)
+		begun = true
+		if try == 3 {
+			return begun, err
+		}
+		c.log.Printf("guest %d: looking for what became of it: %v", id, err)
 		found, settled := c.settle(ctx, cl, id)
 		if settled != nil {
-			return fmt.Errorf("%w (after: %w)", settled, err)
+			return begun, fmt.Errorf("%w (after: %w)", settled, err)
 		}
 		if found {
 			c.log.Printf("guest %d on node %s was made all the same", id, cl.home())
-			return nil
+			return begun, nil
 		}
 		// Asking again for the same VMID cannot make a second guest: should the
 		// first request still arrive, one of the two is refused.
@@ -101,7 +107,7 @@ func (cl claim) home() string {
 // there and this call's own, or it is not there. A guest of another process under
 // the VMID is an error as if the request had been refused.
 func (c *CPI) settle(ctx context.Context, cl claim, id VMID) (found bool, err error) {
-	end := time.Now().Add(settleTime)
+	end := time.Now().Add(c.settleTime)
 	for try := 0; ; try++ {
 		conf, at, err := c.configAt(ctx, id, cl.node, cl.target)
 		switch {
@@ -124,7 +130,7 @@ func (c *CPI) settle(ctx context.Context, cl claim, id VMID) (found bool, err er
 		}
 		switch {
 		case waited:
-			end = time.Now().Add(settleTime)
+			end = time.Now().Add(c.settleTime)
 		case time.Now().Before(end):
 		case errors.Is(err, pve.ErrNotFound):
 			return false, nil
