@@ -23,6 +23,7 @@ const (
 	noQuorum
 	timeout
 	notImplemented
+	unknownToServer
 	removed
 	notAPI
 	workerStart
@@ -65,6 +66,8 @@ func (c classes) has(target error) bool {
 		bit = timeout
 	case ErrNotImplemented:
 		bit = notImplemented
+	case ErrUnknownToServer:
+		bit = unknownToServer
 	case ErrRemoved:
 		bit = removed
 	case ErrNotAPI:
@@ -195,6 +198,7 @@ var (
 
 		{invalidParameter, "parameter verification", "", ""},
 		{invalidParameter, "failed: 400 ", "", ""},
+		{unknownToServer | invalidParameter, notInSchema, "", ""},
 		{invalidParameter, "missing value for required option", "", ""},
 		{invalidParameter, "unexpected property '", "", ""},
 		{invalidParameter, "unknown section type '", "", ""},
@@ -285,6 +289,9 @@ func (e *Error) classes() classes {
 	case http.StatusNotFound:
 		return c | e.classesOf404()
 	case http.StatusNotImplemented, 506:
+		if e.unknownOperation() {
+			c |= unknownToServer
+		}
 		return c | notImplemented
 	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
 		return c | timeout
@@ -303,8 +310,8 @@ func (e *Error) classes() classes {
 // the API does not know and from a server that is not the API.
 func (e *Error) classesOf404() classes {
 	switch {
-	case strings.HasPrefix(e.Message, "Path '"):
-		return notImplemented
+	case e.unknownOperation():
+		return notImplemented | unknownToServer
 	case e.Message == "" || e.Message == http.StatusText(http.StatusNotFound):
 		return notAPI
 	}

@@ -117,7 +117,7 @@ func (c *Client) CallMeta(ctx context.Context, method, path string, params, out 
 	}
 	answer, err := c.send(ctx, call)
 	if err != nil {
-		return Meta{}, err
+		return Meta{}, c.explain(ctx, call, err)
 	}
 	meta, err := c.decode(call, answer.body, out)
 	noteMeta(ctx, meta)

@@ -76,7 +76,7 @@ func (c *Client) DownloadFrom(ctx context.Context, method, path string, params a
 	}
 	answer, err := c.send(ctx, call)
 	if err != nil {
-		return nil, err
+		return nil, c.explain(ctx, call, err)
 	}
 	resp := answer.response
 	d := &Download{ReadCloser: resp.Body, Size: resp.ContentLength, ContentType: resp.Header.Get("Content-Type")}

@@ -46,6 +46,10 @@ var (
 	ErrTimeout = errors.New("timed out on the server")
 	// ErrNotImplemented: the server does not know this call, or not in this way.
 	ErrNotImplemented = errors.New("not implemented by the server")
+	// ErrUnknownToServer: the server knows no such operation, or not with one of the
+	// parameters given; it is then older than what the call was written for. It comes
+	// with ErrNotImplemented or ErrInvalidParameter.
+	ErrUnknownToServer = errors.New("unknown to this server")
 	// ErrRemoved: the server knows the call but no longer serves it.
 	ErrRemoved = errors.New("removed in this version")
 	// ErrNotAPI: the answer is not from the API, for example a proxy's login page.

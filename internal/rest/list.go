@@ -17,7 +17,8 @@ const defaultPage = 500
 //
 // p must have the fields Start and Limit. Start says where to begin, Limit how much to
 // ask for at a time. Pages are asked for when they are needed and never ahead. After an
-// error, which comes with the zero item, the walk is over.
+// error, which comes with the zero item, the walk is over. Where the server tells the
+// length of the whole list, no page is asked for behind its end.
 //
 // A list that grows at its front while it is walked through, such as that of tasks, may
 // show an item twice.
@@ -36,6 +37,7 @@ func All[P, T any](ctx context.Context, list func(context.Context, P) ([]T, erro
 		if *limit != nil && **limit > 0 {
 			size = **limit
 		}
+		ctx, meta := WithMeta(ctx)
 		for {
 			*start, *limit = new(next), new(size)
 			items, err := list(ctx, page)
@@ -49,7 +51,10 @@ func All[P, T any](ctx context.Context, list func(context.Context, P) ([]T, erro
 				}
 			}
 			next += int64(len(items))
-			if int64(len(items)) < size {
+			// Without a total, a short page is the last one. With one, it may also be that
+			// the server gives fewer at a time than it was asked for.
+			total := meta().Total
+			if len(items) == 0 || total > 0 && next >= total || total == 0 && int64(len(items)) < size {
 				return
 			}
 		}

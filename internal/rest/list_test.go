@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -88,6 +90,58 @@ func TestAll(t *testing.T) {
 	}
 	for _, err := range All(t.Context(), func(context.Context, int) ([]int, error) { return nil, nil }, 1) {
 		assert.ErrorContains(t, err, "no structure")
+	}
+}
+
+// TestAllWithTotal: what the server says about the length of the list decides, not the
+// length of a page.
+func TestAllWithTotal(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name             string
+		size, atMost     int64 // of the list, and of what the server gives at a time
+		total            int64 // what it says, if not size
+		params           pageParams
+		wantItems, calls int
+	}{
+		{name: "exactly one page", size: 500, atMost: 500, wantItems: 500, calls: 1},
+		{name: "pages cut short by the server", size: 120, atMost: 50, wantItems: 120, calls: 3},
+		{name: "begins behind the end", size: 10, atMost: 500, params: pageParams{Start: new(int64(20))}, calls: 1},
+		{name: "says more than it has", size: 10, atMost: 500, total: 11, wantItems: 10, calls: 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			server := newRawServer(t, func(r seen) string {
+				calls++
+				target, err := url.Parse(r.Target)
+				if !assert.NoError(t, err) {
+					return ""
+				}
+				query := target.Query()
+				start, _ := strconv.ParseInt(query.Get("start"), 10, 64)
+				limit, _ := strconv.ParseInt(query.Get("limit"), 10, 64)
+				items := []string{}
+				for i := start; i < min(tc.size, start+min(limit, tc.atMost)); i++ {
+					items = append(items, strconv.FormatInt(i, 10))
+				}
+				return reply(200, "OK", jsonType, `{"data":[`+strings.Join(items, ",")+`],"total":`+strconv.FormatInt(max(tc.size, tc.total), 10)+`}`)
+			})
+			client := newClient(t, server.URL)
+			list := func(ctx context.Context, p pageParams) ([]int64, error) {
+				var out []int64
+				err := client.Call(ctx, http.MethodGet, "/nodes/{node}/tasks", &p, &out)
+				return out, err
+			}
+			tc.params.Node = "pve1"
+			got := 0
+			for _, err := range All(t.Context(), list, tc.params) {
+				require.NoError(t, err)
+				got++
+			}
+			assert.Equal(t, tc.wantItems, got)
+			assert.Equal(t, tc.calls, calls)
+		})
 	}
 }
 

@@ -34,6 +34,12 @@ type Product struct {
 
 	// TicketPath is where logins go, "/access/ticket" unless set.
 	TicketPath string
+
+	// Version is the release whose API the package describes, as "9.2", and Since says
+	// what came after the oldest release known: see [SinceIn]. They explain why a
+	// server does not know a call, and may be empty.
+	Version string
+	Since   string
 }
 
 // withDefaults fills the fields left empty.

@@ -36,10 +36,11 @@ const (
 
 // A call is a request that can be made several times.
 type call struct {
-	method string
-	path   string // escaped, without base path and query: what errors show
-	query  string
-	kind   callKind
+	method   string
+	path     string // escaped, without base path and query: what errors show
+	template string // path with the names of parameters in place of their values
+	query    string
+	kind     callKind
 
 	body        []byte
 	contentType string
@@ -102,7 +103,7 @@ func (c *Client) newCall(method, path string, params any) (*call, error) {
 // newTarget fills the path and decides what kind of call this is. used names the
 // parameters that went into the path.
 func (c *Client) newTarget(method, path string, params any) (*call, []string, error) {
-	call := &call{method: method, path: path, kind: kindWrite}
+	call := &call{method: method, path: path, template: path, kind: kindWrite}
 	switch method {
 	case http.MethodGet:
 		call.kind = kindRead

@@ -90,7 +90,7 @@ func (c *Client) Upload(ctx context.Context, method, path string, params any, bo
 	call.rewinds, call.fields = source.seeker != nil, form
 	answer, err := c.send(ctx, call)
 	if err != nil {
-		return err
+		return c.explain(ctx, call, err)
 	}
 	_, err = c.decode(call, answer.body, out)
 	return err
