@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,6 +83,7 @@ func (b *bed) open(cfg cpi.Config, director string) *cpi.CPI {
 	require.NoError(b.t, err)
 	c, err := cpi.New(cfg, cpi.Options{Log: b.log, DirectorUUID: director, Client: client})
 	require.NoError(b.t, err)
+	c.SetSettleTime(300 * time.Millisecond)
 	return c
 }
 

@@ -136,9 +136,7 @@ func (c *CPI) makeStemcell(ctx context.Context, v *view, cid rpc.StemcellCID, im
 		// A batch shares one upload.
 		err := c.uploaded(ctx, batch[0], cid, img, func(source string) error {
 			for _, at := range batch {
-				t, err := c.makeTemplate(ctx, templateSpec{
-					at: at.place, source: source, cid: cid, size: size, digest: img.Digest, props: props,
-				})
+				t, err := c.importTemplate(ctx, templateSpec{at: at.place, cid: cid, size: size, digest: img.Digest, props: props}, source)
 				if err != nil {
 					return err
 				}
@@ -273,35 +271,25 @@ func (c *CPI) uploaded(ctx context.Context, at stemcellTarget, cid rpc.StemcellC
 	return err
 }
 
-// A templateSpec is what a template is made of.
+// A templateSpec is a template to be made.
 type templateSpec struct {
 	at     place
-	source string // volume to import from
 	cid    rpc.StemcellCID
-	size   int64
+	size   int64 // MiB
 	digest string
 	props  StemcellProperties
-	// director tags of the template that this one is a copy of
+	// more are tags of the template that this one is a copy of.
 	more []string
 }
 
-// makeTemplate makes a template from a volume. It has its final tags only when
-// everything else is done.
-func (c *CPI) makeTemplate(ctx context.Context, s templateSpec) (template, error) {
-	what := fmt.Sprintf("make the template of %s on node %s", s.cid, s.at.node)
-	drive := newDrive(s.at.root.id+":0", serialSystem, DriveOptions{}, s.at.root.kind)
-	drive.options = append(drive.options, "import-from="+s.source)
-	if fileBased(s.at.root.kind) {
-		drive.options = append(drive.options, "format="+formatQcow2)
-	}
-	// The name is the process's own, so that a lost answer can be settled.
+// makeTemplate makes a template, from a guest that begin makes under the name it
+// is given. The name is this process's own, so that a lost answer can be settled.
+func (c *CPI) makeTemplate(ctx context.Context, s templateSpec, begin func(name string) (VMID, error)) (template, error) {
 	name := string(s.cid) + "-" + randomToken(6)
-	id, err := c.claim(ctx, claim{node: s.at.node, task: "qmcreate", name: name, start: c.createGuest(s.at.node, name, templateMemory, drive)})
+	id, err := begin(name)
 	g := guest{vmid: id, node: s.at.node, name: name}
 	if err == nil {
 		err = c.finishTemplate(ctx, g, s)
-	} else {
-		err = c.explain(err, what, c.createNeeds(s.at.root.id)...)
 	}
 	if err != nil {
 		undo, cancel := afterwards(ctx)
@@ -312,11 +300,33 @@ func (c *CPI) makeTemplate(ctx context.Context, s templateSpec) (template, error
 	return template{guest: g, storage: s.at.root.id, size: s.size}, nil
 }
 
+// importTemplate makes a template from an uploaded image.
+func (c *CPI) importTemplate(ctx context.Context, s templateSpec, source string) (template, error) {
+	return c.makeTemplate(ctx, s, func(name string) (VMID, error) {
+		d := newDrive(s.at.root.id+":0", serialSystem, DriveOptions{}, s.at.root.kind)
+		d.options = append(d.options, "import-from="+source)
+		if fileBased(s.at.root.kind) {
+			d.options = append(d.options, "format="+formatQcow2)
+		}
+		id, err := c.claim(ctx, claim{node: s.at.node, task: "qmcreate", name: name, start: c.createGuest(s.at.node, name, templateMemory, d)})
+		return id, c.explain(err, fmt.Sprintf("make the template of %s on node %s", s.cid, s.at.node), c.createNeeds(s.at.root.id)...)
+	})
+}
+
+// finishTemplate turns a guest into a template. It has its tags only when
+// everything else is done.
 func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error {
 	path := fmt.Sprintf("/vms/%d", g.vmid)
 	what := fmt.Sprintf("finish the template %s of %s", g, s.cid)
-	if err := perform(ctx, c, c.pve.ConvertVMToTemplate, pve.ConvertVMToTemplateParams{Node: g.node, VMID: g.vmid}); err != nil {
-		return c.explain(err, what, need{"VM.Allocate", path})
+	ch := change{}
+	if linkable(s.at.root.kind) {
+		if err := perform(ctx, c, c.pve.ConvertVMToTemplate, pve.ConvertVMToTemplateParams{Node: g.node, VMID: g.vmid}); err != nil {
+			return c.explain(err, what, need{"VM.Allocate", path})
+		}
+	} else {
+		// Such a storage has no base volumes. The flag keeps the guest from being
+		// started.
+		ch.template = new(true)
 	}
 	n := note{Facts: map[string]string{"sha256": s.digest}}
 	for key, value := range map[string]string{"name": s.props.Name, "version": s.props.Version} {
@@ -327,9 +337,8 @@ func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error
 	description, _ := n.describe("")
 	tags := append(ownershipTags(tagStemcell, string(s.cid), c.director),
 		templateTag(g.vmid), storageTag(s.at.root.id), tagSizePrefix+strconv.FormatInt(s.size, 10))
-	err := c.updateConfig(ctx, g, change{
-		tags: union(tags, s.more), description: new(description),
-	})
+	ch.tags, ch.description = union(tags, s.more), new(description)
+	err := c.edit(ctx, g, &guestConfig{}, func(*guestConfig) (*change, error) { return &ch, nil })
 	return c.explain(err, what, need{"VM.Config.Options", path})
 }
 
@@ -337,15 +346,12 @@ func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error
 // node, from one that is, so that this VM and all later ones there are linked
 // clones.
 func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.StemcellCID) (template, error) {
-	conf, err := c.config(ctx, pl.template.guest)
+	from := pl.template
+	conf, err := c.config(ctx, from.guest)
 	if err != nil {
-		return template{}, c.explain(err, fmt.Sprintf("look at %s", pl.template.guest))
+		return template{}, c.explain(err, fmt.Sprintf("look at %s", from.guest), need{"VM.Audit", fmt.Sprintf("/vms/%d", from.guest.vmid)})
 	}
-	root, ok := conf.drive("virtio0")
-	if !ok {
-		return template{}, rpc.CloudError("stemcell %s: its template, %s, has no disk: delete the stemcell and upload it again", cid, pl.template.guest)
-	}
-	s := templateSpec{at: pl, source: root.volume, cid: cid, size: pl.template.size}
+	s := templateSpec{at: pl, cid: cid, size: from.size}
 	if _, n, ok := parseNote(conf.description); ok {
 		s.digest, s.props = n.Facts["sha256"], StemcellProperties{Name: n.Facts["name"], Version: n.Facts["version"]}
 	}
@@ -354,7 +360,9 @@ func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.Stemc
 			s.more = append(s.more, tag)
 		}
 	}
-	t, err := c.makeTemplate(ctx, s)
+	t, err := c.makeTemplate(ctx, s, func(name string) (VMID, error) {
+		return c.clone(ctx, v, cloneSpec{from: from, node: pl.node, root: pl.root, name: name, pool: c.cfg.Pool})
+	})
 	if err != nil {
 		return template{}, err
 	}

@@ -212,7 +212,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 		uploaded = c.upload(ctx, pl.node, iso.id, "iso", isoName(o.token), int64(len(o.iso)),
 			func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.iso)), nil })
 	})
-	id, err := c.cloneTo(ctx, o, pl)
+	id, err := c.clone(ctx, v, cloneSpec{from: pl.template, node: pl.node, root: pl.root, linked: pl.linked, name: vmName(o.token), pool: o.props.Pool})
 	wg.Wait()
 	cid := vmCID{VMID: id, Token: o.token}
 	g := guest{vmid: id, node: pl.node, name: vmName(o.token)}
@@ -264,39 +264,6 @@ func (c *CPI) checkBridges(ctx context.Context, node string, nics []nic) error {
 		return fmt.Errorf("%w: has no bridge %s", errRefusedNode, n.Bridge)
 	}
 	return nil
-}
-
-// cloneTo clones the template onto the place's node.
-func (c *CPI) cloneTo(ctx context.Context, o *order, pl place) (VMID, error) {
-	src := pl.template.guest
-	what := fmt.Sprintf("clone %s to node %s", src, pl.node)
-	cl := claim{node: src.node, target: pl.node, task: "qmclone", name: vmName(o.token)}
-	cl.start = func(ctx context.Context, id VMID) (pve.UPID, error) {
-		p := pve.CloneVMParams{Node: src.node, VMID: src.vmid, NewID: id, Name: new(cl.name), Full: new(!pl.linked)}
-		if pl.node != src.node {
-			p.Target = new(pl.node)
-		}
-		if !pl.linked {
-			p.Storage = new(pl.root.id)
-		}
-		if o.props.Pool != "" {
-			p.Pool = new(o.props.Pool)
-		}
-		return begin(ctx, c, c.pve.CloneVM, p)
-	}
-	id, err := c.claim(ctx, cl)
-	if err == nil {
-		return id, nil
-	}
-	if errors.Is(err, pve.ErrNotFound) && !isTaskError(err) && strings.Contains(err.Error(), "unable to find configuration file") {
-		err = rpc.CloudError("%s: the template was deleted meanwhile: %w", what, err)
-	}
-	path := "/vms"
-	if o.props.Pool != "" {
-		path = "/pool/" + o.props.Pool
-	}
-	return id, c.explain(err, what,
-		need{"VM.Clone", fmt.Sprintf("/vms/%d", src.vmid)}, need{"VM.Allocate", path}, need{"Datastore.AllocateSpace", "/storage/" + pl.root.id})
 }
 
 // configure gives the clone everything that makes it this VM, in one change.
