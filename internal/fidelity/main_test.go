@@ -121,3 +121,16 @@ func TestDiff(t *testing.T) {
 		})
 	}
 }
+
+func TestUploadBody(t *testing.T) {
+	t.Parallel()
+	upload := &exchange{Name: "u", Request: request{
+		Headers: map[string]string{"Content-Type": "multipart/form-data; boundary=XX"},
+		Body:    "--XX\nContent-Disposition: form-data; name=\"content\"\n\niso\n--XX\nContent-Disposition: form-data; name=\"filename\"; filename=\"a.iso\"\n\ngarbage",
+	}}
+	log := &exchange{Name: "u-tasklog", Answer: response{JSON: json.RawMessage(`{"data":[{"t":"file size is: 5"}]}`)}}
+	p := &player{all: map[string]*exchange{"u": upload, "u-tasklog": log}}
+	assert.True(t, isUpload(upload))
+	assert.Equal(t, "--XX\r\nContent-Disposition: form-data; name=\"content\"\r\n\r\niso\r\n"+
+		"--XX\r\nContent-Disposition: form-data; name=\"filename\"; filename=\"a.iso\"\r\n\r\n\x00\x00\x00\x00\x00\r\n--XX--\r\n", p.uploadBody(upload))
+}

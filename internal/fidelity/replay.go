@@ -285,6 +285,9 @@ func (p *player) play(e *exchange) (verdict, error) {
 	}
 	body = strings.ReplaceAll(body, "%2Flab-data", "%2Fdata")
 	body = p.freshDigest(e, body)
+	if isUpload(e) {
+		body = p.uploadBody(e)
+	}
 
 	req, err := http.NewRequest(e.Request.Method, p.srv.URL(), nil)
 	if err != nil {
