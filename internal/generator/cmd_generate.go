@@ -52,6 +52,8 @@ type job struct {
 	openapi string // where the document goes
 	dir     string // where the package goes
 	methods int    // how many there are, once it has run
+
+	standalone bool // nothing in dir is written by hand
 }
 
 func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -190,8 +192,10 @@ func givenJob(ctx context.Context, product, from, out, overlayFile, version stri
 	if version != "" {
 		command += " -version " + version
 	}
+	_, err = os.Stat(filepath.Join(out, "task.go"))
 	return []*job{{
-		doc: doc, overlay: ov, source: oneLine(source), command: oneLine(command), pkg: product, module: module,
+		standalone: err != nil,
+		doc:        doc, overlay: ov, source: oneLine(source), command: oneLine(command), pkg: product, module: module,
 		openapi: filepath.Join(out, "openapi.json"), dir: out,
 	}}, nil
 }
@@ -245,7 +249,7 @@ func (j *job) run(stderr io.Writer) ([]write, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err := golang.Generate(built.Doc, golang.Options{Package: j.pkg, Module: j.module, Source: j.source, Command: j.command})
+	files, err := golang.Generate(built.Doc, golang.Options{Package: j.pkg, Module: j.module, Source: j.source, Command: j.command, Standalone: j.standalone})
 	if err != nil {
 		return nil, nil, err
 	}

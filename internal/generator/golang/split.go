@@ -38,10 +38,12 @@ func cut(code string) ([]chunk, error) {
 		text = strings.TrimSpace(text) + "\n"
 		out = append(out, chunk{path: words[0], method: words[1], order: order, seq: i, text: text, lines: strings.Count(text, "\n") + 2})
 	}
-	slices.SortStableFunc(out, func(a, b chunk) int {
-		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(methodRank(a.method), methodRank(b.method)), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq))
-	})
+	slices.SortStableFunc(out, byOperation)
 	return out, nil
+}
+
+func byOperation(a, b chunk) int {
+	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(methodRank(a.method), methodRank(b.method)), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq))
 }
 
 func methodRank(method string) int {
@@ -52,13 +54,18 @@ func methodRank(method string) int {
 // for each second one where that would be too long, and so on. Parameters do
 // not count as segments.
 func split(chunks []chunk) map[string][]chunk {
-	out := map[string][]chunk{}
+	files := map[string][]chunk{}
 	for first, group := range groupBy(chunks, 0) {
 		if first == "nodes" || first == "cluster" || lines(group) > MaxLines/2 {
-			splitGroup(out, first, group, 1)
+			splitGroup(files, first, group, 1)
 		} else {
-			put(out, fileName(first), group)
+			files[fileName(first)] = append(files[fileName(first)], group...)
 		}
+	}
+	out := map[string][]chunk{}
+	for file, chunks := range files {
+		slices.SortStableFunc(chunks, byOperation)
+		cutOff(out, file, chunks)
 	}
 	return out
 }
@@ -66,41 +73,30 @@ func split(chunks []chunk) map[string][]chunk {
 // small is how many lines a group needs to get a file of its own.
 const small = 150
 
-func splitGroup(out map[string][]chunk, prefix string, chunks []chunk, level int) {
-	var rest []chunk
+func splitGroup(files map[string][]chunk, prefix string, chunks []chunk, level int) {
 	for seg, group := range groupBy(chunks, level) {
 		name := strings.TrimPrefix(prefix+"_"+seg, "nodes_")
 		switch n := lines(group); {
 		case seg == "" || n < small:
-			rest = append(rest, group...)
+			files[fileName(prefix)] = append(files[fileName(prefix)], group...)
 		case n > MaxLines-300 && deeper(group, level+1):
-			splitGroup(out, name, group, level+1)
+			splitGroup(files, name, group, level+1)
 		default:
-			put(out, fileName(name), group)
+			files[fileName(name)] = append(files[fileName(name)], group...)
 		}
-	}
-	if len(rest) > 0 {
-		put(out, fileName(prefix), rest)
 	}
 }
 
-// put adds chunks to a file, cutting off at the limit.
-func put(out map[string][]chunk, file string, chunks []chunk) {
-	slices.SortStableFunc(chunks, func(a, b chunk) int {
-		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(methodRank(a.method), methodRank(b.method)), cmp.Compare(a.order, b.order), cmp.Compare(a.seq, b.seq))
-	})
-	name, n, part := file, 0, 1
-	for _, c := range append(out[file], chunks...) {
-		if n+c.lines > MaxLines-100 && n > 0 {
+// cutOff begins another file where one would become too long.
+func cutOff(out map[string][]chunk, file string, chunks []chunk) {
+	name, n := file, 0
+	for part := 2; len(chunks) > 0; chunks = chunks[1:] {
+		if n+chunks[0].lines > MaxLines-100 && n > 0 {
+			name, n = fmt.Sprintf("%s_part%d.go", strings.TrimSuffix(file, ".go"), part), 0
 			part++
-			name = fmt.Sprintf("%s_part%d.go", strings.TrimSuffix(file, ".go"), part)
-			n = 0
 		}
-		if n == 0 {
-			out[name] = nil
-		}
-		out[name] = append(out[name], c)
-		n += c.lines
+		out[name] = append(out[name], chunks[0])
+		n += chunks[0].lines
 	}
 }
 

@@ -105,6 +105,9 @@ func (g *generator) operation(op codegen.OperationDefinition) operationView {
 	if kind != "download" && kind != "websocket" && kind != "none" {
 		v.Result, v.Pointer = g.result(op, kind)
 	}
+	if len(v.Fields) > 0 {
+		g.declare(v.ParamsType(), v.Method+" "+v.Path)
+	}
 	v.Comment = g.operationComment(op.Spec, v, kind)
 	return v
 }
@@ -273,6 +276,11 @@ func (g *generator) structure(t codegen.TypeDefinition) structureView {
 		v.Extra, v.ExtraComment = "map[string]string", "Keys that this release of the package does not know."
 	case has == nil || *has || s.AdditionalProperties.Schema != nil:
 		v.Extra, v.ExtraComment = "map[string]json.RawMessage", "Members that the API description does not name."
+	}
+	source, _ := s.Extensions[openapi.XSource].(string)
+	g.declare(v.Name, source)
+	if v.PropertyString {
+		g.declare("Parse"+v.Name, source)
 	}
 	v.Comment = g.structureComment(v, s, owner)
 	return v

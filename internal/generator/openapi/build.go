@@ -383,7 +383,7 @@ func (b *builder) begin() {
 	client := b.client()
 	b.out = &openapi3.T{
 		OpenAPI:    "3.0.3",
-		Info:       &openapi3.Info{Title: title + " API", Version: version},
+		Info:       &openapi3.Info{Title: title + " API", Version: version, Description: b.readme(title)},
 		Paths:      openapi3.NewPaths(),
 		Components: &openapi3.Components{Schemas: openapi3.Schemas{}},
 		Servers: openapi3.Servers{{
@@ -404,13 +404,24 @@ func (b *builder) begin() {
 	b.out.Security = openapi3.SecurityRequirements{{"token": {}}, {"ticket": {}}}
 }
 
+// readme tells users of other tools what OpenAPI cannot.
+func (b *builder) readme(title string) string {
+	text := "Facts about the " + title + " API, as its servers publish them for their API viewer.\n\n" +
+		"Every answer is an object whose member data is the result. "
+	if b.doc.Dialect == "rust" {
+		text += "Bodies are JSON. "
+	} else {
+		text += "Bodies are forms, in which booleans are 1 and 0 and an array is a repeated key; JSON is accepted too. "
+	}
+	return text + "A member or parameter called name[n] stands for name0, name1, and so on. " +
+		"Extensions: " + XKind + " is what a call gives (task: the ID of a task, to be waited for); " + XPropertyString + " refers to the schema of a text of the form key=value,…; " +
+		XList + " marks a text that is a list, by its separator; " + XRenderer + " is the unit; " + XPermissions + " is who may call."
+}
+
 // client completes the overlay's facts about the server from the dialect and
 // the product's name.
 func (b *builder) client() Client {
 	c := b.overlay.Client
-	if b.overlay.Product != "" && b.overlay.Product != b.doc.Product && c.TokenScheme == "" {
-		c = Client{}
-	}
 	family := strings.ToUpper(strings.TrimRight(b.doc.Product, "0123456789_"))
 	sep, port := "=", 8006
 	if b.doc.Dialect == "rust" {

@@ -585,8 +585,11 @@ func titles(name string) []string {
 	return out
 }
 
-// reserved are the names that every generated package declares itself.
+// reserved are the types that generated packages, or the files beside them,
+// declare themselves.
 var reserved = map[string]bool{
-	"Client": true, "Option": true, "Error": true, "TaskError": true, "UPID": true, "UPIDInfo": true, "Upload": true, "Download": true, "Misfit": true,
-	"Version": false,
+	"AnswerError": true, "ArgumentError": true, "Client": true, "Download": true, "Error": true, "FingerprintError": true, "Meta": true, "Misfit": true,
+	"Option": true, "RetryPolicy": true, "TFAAnswer": true, "TFAChallenge": true, "TFAHandler": true, "TFARequiredError": true, "TaskError": true,
+	"TaskLogLine": true, "TaskProgress": true, "TaskResult": true, "TaskWaitError": true, "Ticket": true, "TransportError": true, "UPID": true,
+	"UPIDInfo": true, "Upload": true, "WaitOption": true, "All": true,
 }

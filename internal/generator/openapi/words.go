@@ -129,6 +129,8 @@ func (c *Caser) Unused(list []string) []string {
 // that is none, or that only looks like one, is returned as it is.
 func singular(w string) string {
 	switch {
+	case len(w) > 2 && strings.HasSuffix(w, "s") && unicode.IsUpper(rune(w[len(w)-2])):
+		return strings.TrimSuffix(w, "s") // VMs, IDs
 	case uncountable(w), strings.HasSuffix(w, "ss"), strings.HasSuffix(w, "us"), strings.HasSuffix(w, "is"), len(w) < 4:
 		return w
 	case strings.HasSuffix(w, "ies"):

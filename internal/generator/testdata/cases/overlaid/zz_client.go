@@ -102,6 +102,24 @@ type (
 	TFARequiredError = rest.TFARequiredError
 )
 
+type (
+	// A TaskResult tells how a task ended that did its work.
+	TaskResult = rest.TaskResult
+
+	// A TaskWaitError tells that the wait for a task ended before the task did.
+	TaskWaitError = rest.TaskWaitError
+
+	// A WaitOption changes how [Client.WaitTask] waits.
+	WaitOption = rest.WaitOption
+)
+
+// WaitTask waits until the task has ended. A task that failed is a [*TaskError].
+// ctx is the only limit; when it ends, the error is a [*TaskWaitError], and the
+// task runs on.
+func (c *Client) WaitTask(ctx context.Context, upid UPID, opts ...WaitOption) (TaskResult, error) {
+	return c.rest.WaitTask(ctx, upid, opts...)
+}
+
 // Classes of errors, for errors.Is.
 var (
 	ErrNotFound         = rest.ErrNotFound
