@@ -282,7 +282,7 @@ func TestWorkers(t *testing.T) {
 	assert.Equal(t, 20, ok+lost)
 	assert.Positive(t, lost, "workers that are replaced cut what waits for them")
 	assert.Len(t, c.ok("GET", "/pools"), ok, "and what was cut did nothing")
-	assert.Greater(t, c.srv.PeakInFlight(), 2)
+	assert.Greater(t, c.srv.PeakInFlight(""), 2)
 }
 
 func TestRecording(t *testing.T) {
@@ -302,4 +302,24 @@ func TestRecording(t *testing.T) {
 	assert.Equal(t, 1, c.srv.Count("GET /nodes/*/qemu/*/config"))
 	c.srv.ResetRequests()
 	assert.Empty(t, c.srv.Calls())
+}
+
+func TestPeakInFlight(t *testing.T) {
+	t.Parallel()
+	c := start(t, pvetest.WithNodes("pve1", "pve2"))
+	c.srv.Fail(pvetest.Fault{Match: "POST /nodes/**", Times: -1, Delay: 100 * time.Millisecond})
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			c.ok("POST", fmt.Sprintf("/nodes/pve%d/qemu", i%2+1), fmt.Sprintf("vmid=%d", 100+i))
+		}()
+	}
+	wg.Wait()
+	assert.Equal(t, 2, c.srv.PeakInFlight("pve1"))
+	assert.Equal(t, 2, c.srv.PeakInFlight("pve2"))
+	assert.Equal(t, 4, c.srv.PeakInFlight(""))
+	c.srv.ResetRequests()
+	assert.Zero(t, c.srv.PeakInFlight("pve1"))
 }

@@ -31,8 +31,8 @@ func (r Request) String() string { return r.Method + " " + r.Path }
 type requestLog struct {
 	mu       sync.Mutex
 	all      []*Request
-	inFlight int
-	peak     int
+	inFlight map[string]int // by node, and all of them under ""
+	peak     map[string]int
 	f        func(r Request)
 }
 
@@ -44,9 +44,23 @@ func (s *Server) begin(r *Request) {
 	r.Seq = len(l.all)
 	r.At = s.clock()
 	if r.Method != "GET" {
-		l.inFlight++
-		l.peak = max(l.peak, l.inFlight)
+		ensure(&l.inFlight)
+		ensure(&l.peak)
+		for _, n := range r.flights() {
+			l.inFlight[n]++
+			l.peak[n] = max(l.peak[n], l.inFlight[n])
+		}
 	}
+}
+
+// flights names the counts a request belongs to.
+func (r *Request) flights() []string {
+	_, rest, ok := strings.Cut(r.Path, "/nodes/")
+	node, _, _ := strings.Cut(rest, "/")
+	if !ok || node == "" {
+		return []string{""}
+	}
+	return []string{"", node}
 }
 
 func (s *Server) end(r *Request, resp *rawResponse) {
@@ -57,7 +71,9 @@ func (s *Server) end(r *Request, resp *rawResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Method != "GET" {
-		l.inFlight--
+		for _, n := range r.flights() {
+			l.inFlight[n]--
+		}
 	}
 	if !resp.cut {
 		r.Status, r.Phrase = resp.status, resp.phrase
@@ -116,11 +132,11 @@ func (s *Server) Calls() []string {
 }
 
 // PeakInFlight is the greatest number of requests other than GET that were
-// being served at one time.
-func (s *Server) PeakInFlight() int {
+// being served at one time, by a node when it is named.
+func (s *Server) PeakInFlight(node string) int {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	return s.log.peak
+	return s.log.peak[node]
 }
 
 // ResetRequests forgets the requests recorded so far.
@@ -128,5 +144,5 @@ func (s *Server) ResetRequests() {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	s.log.all = nil
-	s.log.peak = s.log.inFlight
+	s.log.peak = maps.Clone(s.log.inFlight)
 }
