@@ -49,7 +49,7 @@ type ClusterOptions struct {
 	MigrationUnsecure *bool                        `json:"migration_unsecure,omitempty"`
 	NextID            *ClusterOptionsNextID        `json:"next-id,omitempty"`
 	Notify            *ClusterOptionsNotify        `json:"notify,omitempty"`
-	RegisteredTags    *string                      `json:"registered-tags,omitempty"`
+	RegisteredTags    []string                     `json:"registered-tags,omitempty"`
 	Replication       *ClusterOptionsReplication   `json:"replication,omitempty"`
 	TagStyle          *ClusterOptionsTagStyle      `json:"tag-style,omitempty"`
 	U2f               *ClusterOptionsU2f           `json:"u2f,omitempty"`

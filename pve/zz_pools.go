@@ -117,6 +117,7 @@ func (c *Client) GetPool(ctx context.Context, p GetPoolParams) (*Pool, error) {
 type Pool struct {
 	Members []PoolMember `json:"members"`
 	Comment *string      `json:"comment,omitempty"`
+	PoolID  *string      `json:"poolid,omitempty"`
 }
 
 // UpdatePoolDeprecatedParams are the parameters of [Client.UpdatePoolDeprecated].
