@@ -1,0 +1,3 @@
+// Package cpitest checks that a BOSH CPI for Proxmox VE keeps its contract, in
+// whatever language it is written.
+package cpitest
