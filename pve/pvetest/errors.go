@@ -13,6 +13,7 @@ type apiError struct {
 	params  map[string]string // "errors" of a 400
 	bare    bool              // message without trailing newline on the wire
 	empty   bool              // no body at all
+	html    bool              // a page
 }
 
 func (e *apiError) Error() string { return e.message }

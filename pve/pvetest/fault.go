@@ -42,7 +42,15 @@ type Fault struct {
 	NoBody  bool              // an answer without a body, as 595 and 596 are
 	After   bool
 
+	// HTML makes the body a page, as a proxy between client and cluster sends it.
+	HTML bool
+
 	Cut Cut
+
+	// Do is called when the fault strikes, before anything else of it happens:
+	// when the call has taken effect if After or [CutAfter] is set, otherwise
+	// before it is served. It may use the Server.
+	Do func()
 
 	// TaskError is the exit status of the task the call starts. The task's
 	// work is not done unless After is set. TaskWarnings makes the task end
@@ -109,6 +117,9 @@ func (s *Server) strike(f *Fault, after bool) error {
 	if f == nil {
 		return nil
 	}
+	if f.Do != nil && after == (f.After || f.Cut == CutAfter) {
+		f.Do()
+	}
 	if !after && f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()
@@ -128,7 +139,7 @@ func (s *Server) strike(f *Fault, after bool) error {
 	if msg == "" {
 		msg = f.Phrase
 	}
-	return &apiError{status: f.Status, message: msg, params: f.Params, empty: f.NoBody || f.Status >= 590}
+	return &apiError{status: f.Status, message: msg, params: f.Params, empty: f.NoBody || f.Status >= 590, html: f.HTML}
 }
 
 // matchCall matches a call against a pattern.

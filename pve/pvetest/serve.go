@@ -17,9 +17,14 @@ func (s *Server) serve(req *rawRequest) *rawResponse {
 	path, query, _ := strings.Cut(req.target, "?")
 	path = percentDecode(path)
 	rec := &Request{Method: req.method, Path: path}
+	if rest, ok := strings.CutPrefix(path, "/api2/"); ok {
+		_, uri, _ := strings.Cut(rest, "/")
+		rec.Path = "/" + uri
+	}
 	s.begin(rec)
-	resp := s.answer(req, path, query, rec)
-	s.end(rec, resp)
+	served := *rec // the record itself may be read meanwhile
+	resp := s.answer(req, path, query, &served)
+	s.end(rec, &served, resp)
 	return resp
 }
 
@@ -43,7 +48,6 @@ func (s *Server) answer(req *rawRequest, path, query string, rec *Request) *rawR
 	}
 	format, uri, _ := strings.Cut(rest, "/")
 	uri = "/" + uri
-	rec.Path = uri
 
 	auth, denied := s.authenticate(req, uri)
 	if denied != nil {
@@ -304,6 +308,10 @@ func render(format string, data any, err error) *rawResponse {
 		}
 		if e.empty {
 			return bare(e.status, e.phrase())
+		}
+		if e.html {
+			page := "<html><head><title>" + e.phrase() + "</title></head><body><h1>" + e.phrase() + "</h1></body></html>\n"
+			return &rawResponse{status: e.status, phrase: e.phrase(), body: []byte(page), ctype: "text/html"}
 		}
 		message := e.message + "\n"
 		if e.bare {
