@@ -313,7 +313,9 @@ func TestPeakInFlight(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			c.ok("POST", fmt.Sprintf("/nodes/pve%d/qemu", i%2+1), fmt.Sprintf("vmid=%d", 100+i))
+			g := c.do("POST", fmt.Sprintf("/nodes/pve%d/qemu", i%2+1), fmt.Sprintf("vmid=%d", 100+i))
+			assert.Equal(t, 200, g.Status)
+			_ = c.srv.Requests()
 		}()
 	}
 	wg.Wait()

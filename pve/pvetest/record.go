@@ -36,6 +36,7 @@ type requestLog struct {
 	f        func(r Request)
 }
 
+// begin records a request that has arrived.
 func (s *Server) begin(r *Request) {
 	l := &s.log
 	l.mu.Lock()
@@ -63,13 +64,15 @@ func (r *Request) flights() []string {
 	return []string{"", node}
 }
 
-func (s *Server) end(r *Request, resp *rawResponse) {
+// end completes a record with what became known while the request was served.
+func (s *Server) end(r, served *Request, resp *rawResponse) {
 	l := &s.log
 	if l.f != nil {
 		defer func() { l.f(*r) }()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	r.User, r.Template, r.Protected = served.User, served.Template, served.Protected
 	if r.Method != "GET" {
 		for _, n := range r.flights() {
 			l.inFlight[n]--
@@ -79,13 +82,12 @@ func (s *Server) end(r *Request, resp *rawResponse) {
 		r.Status, r.Phrase = resp.status, resp.phrase
 	}
 	r.Params = map[string]string{}
-	for k, v := range r.params {
+	for k, v := range served.params {
 		r.Params[k] = v.value().String()
 		if secretParam(k) {
 			r.Params[k] = "***"
 		}
 	}
-	r.params = nil
 }
 
 // secretParam tells the parameters that never appear in a record.

@@ -110,7 +110,7 @@ func WithListen(addr string) Option {
 	}
 }
 
-// WithClock makes now the cluster's time.
+// WithClock makes now the cluster's time. It is called from several goroutines.
 func WithClock(now func() time.Time) Option {
 	return func(o *options) error {
 		o.clock = now
