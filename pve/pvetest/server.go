@@ -229,7 +229,7 @@ func New(opts ...Option) (*Server, error) {
 		}
 		return ""
 	}
-	if err := s.makeCert(); err != nil {
+	if err := s.makeCert(o.listen); err != nil {
 		s.removeDir()
 		return nil, err
 	}
@@ -293,19 +293,19 @@ func (s *Server) removeDir() {
 
 // makeCert makes an authority and the server's certificate, or takes those
 // kept in the state directory.
-func (s *Server) makeCert() error {
+func (s *Server) makeCert(listen string) error {
 	file := filepath.Join(s.dir, "tls.pem")
 	if s.ownDir {
-		return s.newCert("")
+		return s.newCert("", listen)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return s.newCert(file)
+		return s.newCert(file, listen)
 	}
 	return s.useCert(data)
 }
 
-func (s *Server) newCert(file string) error {
+func (s *Server) newCert(file, listen string) error {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("pvetest: %w", err)
@@ -328,6 +328,13 @@ func (s *Server) newCert(file string) error {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(2, 0, 0),
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if host, _, err := net.SplitHostPort(listen); err == nil && host != "" {
+		if ip := net.ParseIP(host); ip == nil {
+			leaf.DNSNames = append(leaf.DNSNames, host)
+		} else if !ip.IsUnspecified() {
+			leaf.IPAddresses = append(leaf.IPAddresses, ip)
+		}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, &key.PublicKey, caKey)
 	if err != nil {
