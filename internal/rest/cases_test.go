@@ -59,7 +59,7 @@ func (r caseRequest) call(t *testing.T, answer string, out any) ([]seen, error) 
 		given = params
 	}
 	err = client.Call(t.Context(), r.Method, path, given, out)
-	return server.requests(), err
+	return server.Requests(), err
 }
 
 // kinds translates the words of the cases.
@@ -245,12 +245,12 @@ func TestCaseRequestEncoding(t *testing.T) {
 			err := client.Call(t.Context(), c.Call.Method, strings.TrimPrefix(c.Call.Path, "/api2/json"), &p, nil)
 			if c.Expect.Refused {
 				assert.ErrorIs(t, err, ErrInvalidParameter)
-				assert.Empty(t, server.requests())
+				assert.Empty(t, server.Requests())
 				return
 			}
 			require.NoError(t, err)
-			require.Len(t, server.requests(), 1)
-			got := server.requests()[0]
+			require.Len(t, server.Requests(), 1)
+			got := server.Requests()[0]
 			path, query, _ := strings.Cut(got.Target, "?")
 			if c.Expect.Form != nil {
 				assert.Equal(t, *c.Expect.Form, got.Body)
@@ -319,7 +319,7 @@ func TestCaseUpload(t *testing.T) {
 		err := client.Upload(t.Context(), http.MethodPost, path, &p, Upload{Body: strings.NewReader("test")}, nil)
 		assert.ErrorIs(t, err, ErrInvalidParameter, "%v", bad)
 	}
-	require.Empty(t, server.requests())
+	require.Empty(t, server.Requests())
 
 	for name, upload := range map[string]Upload{
 		"checksum computed": {Body: strings.NewReader("test"), Checksum: "sha256"},
@@ -327,14 +327,14 @@ func TestCaseUpload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var upid UPID
-			before := len(server.requests())
+			before := len(server.Requests())
 			require.NoError(t, client.Upload(t.Context(), http.MethodPost, path, &good, upload, &upid))
 			info, err := upid.Parse()
 			require.NoError(t, err)
 			assert.Equal(t, c.Expect.Type, info.Type)
 			assert.Empty(t, info.ID)
 
-			got := server.requests()[before]
+			got := server.Requests()[before]
 			assert.Equal(t, c.Request.Path, got.Target)
 			assert.False(t, got.Chunks)
 			assert.Equal(t, int64(len(got.Body)), got.Length)
@@ -485,8 +485,8 @@ func TestCaseTFA(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	assert.Equal(t, c.Expect.Without.Methods, required.Methods)
 	assert.ErrorIs(t, err, ErrTFARequired)
-	require.Len(t, server.requests(), 1)
-	assert.Equal(t, c.Sequence[0].Request.Form, server.requests()[0].Body)
+	require.Len(t, server.Requests(), 1)
+	assert.Equal(t, c.Sequence[0].Request.Form, server.Requests()[0].Body)
 
 	client := newClient(t, server.URL, WithPassword("ops@pve", "pw"), WithTFA(
 		func(_ context.Context, challenge TFAChallenge) (TFAAnswer, error) {
@@ -498,8 +498,8 @@ func TestCaseTFA(t *testing.T) {
 	assert.Equal(t, c.Expect.With.Ticket, ticket.Value)
 	assert.Equal(t, c.Expect.With.CSRF, ticket.CSRF)
 	assert.WithinDuration(t, time.Now(), ticket.Issued, time.Minute)
-	require.Len(t, server.requests(), 3)
-	last := server.requests()[2]
+	require.Len(t, server.Requests(), 3)
+	last := server.Requests()[2]
 	assert.Equal(t, c.Sequence[1].Request.Form, last.Body)
 	assert.Equal(t, c.Sequence[1].Request.Headers["CSRFPreventionToken"], last.Header.Get("CSRFPreventionToken"))
 }

@@ -139,7 +139,7 @@ func TestRetrySucceeds(t *testing.T) {
 	var version string
 	require.NoError(t, client.Call(t.Context(), http.MethodGet, "/version", nil, &version))
 	assert.Equal(t, "9.2", version)
-	assert.Len(t, server.requests(), 3)
+	assert.Len(t, server.Requests(), 3)
 }
 
 // TestWriteThatMayHaveArrivedIsSentOnce cuts real connections at the worst moment, on
@@ -169,7 +169,7 @@ func TestWriteThatMayHaveArrivedIsSentOnce(t *testing.T) {
 				assert.ErrorContains(t, err, "the call may have taken effect")
 				assert.False(t, IsRetryable(err))
 				writes := 0
-				for _, r := range server.requests() {
+				for _, r := range server.Requests() {
 					if r.Method == method {
 						writes++
 					}
@@ -196,7 +196,7 @@ func TestFailover(t *testing.T) {
 			require.NoError(t, client.Call(t.Context(), method, "/x", nil, nil))
 			assert.Equal(t, server.URL, client.Endpoint(), "it stays with the one that answers")
 			require.NoError(t, client.Call(t.Context(), method, "/x", nil, nil))
-			assert.Len(t, server.requests(), 2)
+			assert.Len(t, server.Requests(), 2)
 		})
 	}
 	t.Run("all dead", func(t *testing.T) {
@@ -213,8 +213,8 @@ func TestFailover(t *testing.T) {
 		second := newRawServer(t, func(seen) string { return replyData("null") })
 		client := newClient(t, first.URL, WithEndpoints(second.URL))
 		assert.ErrorIs(t, client.Call(t.Context(), http.MethodPost, "/x", nil, nil), ErrNoAnswer)
-		assert.Len(t, first.requests(), 1)
-		assert.Empty(t, second.requests())
+		assert.Len(t, first.Requests(), 1)
+		assert.Empty(t, second.Requests())
 	})
 	t.Run("refusals are no reason to move", func(t *testing.T) {
 		t.Parallel()
@@ -222,7 +222,7 @@ func TestFailover(t *testing.T) {
 		second := newRawServer(t, func(seen) string { return replyData("null") })
 		client := newClient(t, first.URL, WithEndpoints(second.URL))
 		require.Error(t, client.Call(t.Context(), http.MethodGet, "/x", nil, nil))
-		assert.Empty(t, second.requests())
+		assert.Empty(t, second.Requests())
 	})
 }
 
@@ -302,7 +302,7 @@ func TestIdleConnections(t *testing.T) {
 	for range 20 {
 		require.NoError(t, client.Call(t.Context(), http.MethodGet, "/version", nil, nil))
 	}
-	assert.Equal(t, 1, server.connections(), "connections are reused")
+	assert.Equal(t, 1, server.Connections(), "connections are reused")
 	transport, ok := client.transport.(*http.Transport)
 	require.True(t, ok)
 	assert.Equal(t, idleConnTimeout, transport.IdleConnTimeout)
@@ -335,7 +335,7 @@ func TestArguments(t *testing.T) {
 		assert.ErrorIs(t, err, ErrInvalidParameter)
 		assert.False(t, IsRetryable(err))
 	}
-	assert.Empty(t, server.requests())
+	assert.Empty(t, server.Requests())
 }
 
 func TestAnswers(t *testing.T) {
@@ -368,7 +368,7 @@ func TestAnswers(t *testing.T) {
 				assert.ErrorIs(t, err, tc.is)
 			}
 			assert.NotContains(t, err.Error(), "secret=1")
-			assert.Len(t, server.requests(), 1)
+			assert.Len(t, server.Requests(), 1)
 		})
 	}
 }
@@ -418,7 +418,7 @@ func TestRustBodies(t *testing.T) {
 	require.NoError(t, client.Call(t.Context(), http.MethodPost, "/admin/{store}", &params{Store: "a", Force: new(true)}, nil))
 	require.NoError(t, client.Call(t.Context(), http.MethodPost, "/x", nil, nil))
 	require.NoError(t, client.Call(t.Context(), http.MethodDelete, "/x", &params{Store: "a", Force: new(false)}, nil))
-	got := server.requests()
+	got := server.Requests()
 	require.Len(t, got, 3)
 	assert.Equal(t, []string{`{"force":true}`, "{}", ""}, []string{got[0].Body, got[1].Body, got[2].Body})
 	assert.Equal(t, "application/json", got[0].Header.Get("Content-Type"))
@@ -435,7 +435,7 @@ func TestPerlArrays(t *testing.T) {
 		Sync    *bool    `json:"sync,omitempty"`
 	}
 	require.NoError(t, client.Call(t.Context(), http.MethodPost, "/x", &params{Command: []string{"ls"}, Sync: new(true)}, nil))
-	got := server.requests()[0]
+	got := server.Requests()[0]
 	assert.Equal(t, "application/json", got.Header.Get("Content-Type"))
 	assert.JSONEq(t, `{"command":["ls"],"sync":1}`, got.Body)
 }

@@ -161,7 +161,7 @@ func TestUploadLeavesNoFileBehind(t *testing.T) {
 		assert.Empty(t, entries)
 	}
 	assert.Equal(t, uint32(0o600), mode.Load())
-	assert.Len(t, server.requests(), 1, "a body that cannot be read is never sent")
+	assert.Len(t, server.Requests(), 1, "a body that cannot be read is never sent")
 }
 
 func TestUploadRefusals(t *testing.T) {
@@ -193,7 +193,7 @@ func TestUploadRefusals(t *testing.T) {
 		assert.ErrorContains(t, err, tc.want, tc.name)
 		assert.ErrorIs(t, err, ErrInvalidParameter, tc.name)
 	}
-	assert.Empty(t, server.requests())
+	assert.Empty(t, server.Requests())
 
 	err := client.Upload(t.Context(), http.MethodPost, uploadPath, nil, Upload{Body: onlyReader{strings.NewReader("test")}, Size: 9, Name: "a.iso"}, nil)
 	assert.ErrorContains(t, err, "ends 5 bytes early")
@@ -237,7 +237,7 @@ func TestUploadRetries(t *testing.T) {
 		server := newRawServer(t, func(seen) string { return reply(596, "Broken pipe", "", "") })
 		err := newClient(t, server.URL).Upload(t.Context(), http.MethodPost, uploadPath, nil, Upload{Body: strings.NewReader("x"), Name: "a.iso"}, nil)
 		assert.ErrorIs(t, err, ErrNodeUnreachable)
-		assert.Len(t, server.requests(), 1)
+		assert.Len(t, server.Requests(), 1)
 	})
 }
 
@@ -249,9 +249,9 @@ func TestBareUpload(t *testing.T) {
 	require.NoError(t, client.Upload(t.Context(), http.MethodPost, "/admin/datastore/{store}/upload-backup-log",
 		map[string]string{"store": "s1", "backup-id": "vm 1"}, Upload{Body: onlyReader{strings.NewReader("log")}, Size: 3}, nil))
 	require.NoError(t, client.Upload(t.Context(), http.MethodPost, "/x", nil, Upload{Body: strings.NewReader("")}, nil))
-	assert.Zero(t, server.requests()[1].Length)
-	assert.False(t, server.requests()[1].Chunks)
-	got := server.requests()[0]
+	assert.Zero(t, server.Requests()[1].Length)
+	assert.False(t, server.Requests()[1].Chunks)
+	got := server.Requests()[0]
 	assert.Equal(t, "log", got.Body)
 	assert.Equal(t, int64(3), got.Length)
 	assert.Equal(t, "application/octet-stream", got.Header.Get("Content-Type"))
