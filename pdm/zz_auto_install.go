@@ -70,7 +70,7 @@ type GetAutoInstallAnswerResultDiskSetup struct {
 	Filter      map[string]string                         `json:"filter"`
 	Btrfs       *GetAutoInstallAnswerResultDiskSetupBtrfs `json:"btrfs,omitempty"`
 	FilterMatch *string                                   `json:"filter-match,omitempty"` // One of any, all. Default any.
-	Lvm         *GetAutoInstallAnswerResultDiskSetupLvm   `json:"lvm,omitempty"`
+	LVM         *GetAutoInstallAnswerResultDiskSetupLVM   `json:"lvm,omitempty"`
 	ZFS         *GetAutoInstallAnswerResultDiskSetupZFS   `json:"zfs,omitempty"`
 }
 
@@ -81,8 +81,8 @@ type GetAutoInstallAnswerResultDiskSetupBtrfs struct {
 	RAID     *string  `json:"raid,omitempty"`     // One of RAID0, RAID1, RAID10. Default RAID0.
 }
 
-// GetAutoInstallAnswerResultDiskSetupLvm is part of the result of [Client.GetAutoInstallAnswer].
-type GetAutoInstallAnswerResultDiskSetupLvm struct {
+// GetAutoInstallAnswerResultDiskSetupLVM is part of the result of [Client.GetAutoInstallAnswer].
+type GetAutoInstallAnswerResultDiskSetupLVM struct {
 	HDSize   *float64 `json:"hdsize,omitempty"`   // At least 2.
 	MaxRoot  *float64 `json:"maxroot,omitempty"`  // At least 2.
 	Maxvz    *float64 `json:"maxvz,omitempty"`    // At least 0.

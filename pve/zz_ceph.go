@@ -67,14 +67,14 @@ type GetCephConfigDBParams struct {
 // Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cfg/db
-func (c *Client) GetCephConfigDB(ctx context.Context, p GetCephConfigDBParams) ([]GetCephConfigDBItem, error) {
-	var out []GetCephConfigDBItem
+func (c *Client) GetCephConfigDB(ctx context.Context, p GetCephConfigDBParams) ([]CephConfigDBItem, error) {
+	var out []CephConfigDBItem
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/ceph/cfg/db", &p, &out)
 	return out, err
 }
 
-// GetCephConfigDBItem is an element of the result of [Client.GetCephConfigDB].
-type GetCephConfigDBItem struct {
+// CephConfigDBItem is an element of the result of [Client.GetCephConfigDB].
+type CephConfigDBItem struct {
 	CanUpdateAtRuntime bool   `json:"can_update_at_runtime"`
 	Level              string `json:"level"` // One of basic, advanced, dev.
 	Mask               string `json:"mask"`

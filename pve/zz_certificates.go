@@ -42,14 +42,14 @@ type GetNodeCertificateACMEIndexParams struct {
 // Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/certificates/acme
-func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]GetNodeCertificateACMEIndexItem, error) {
-	var out []GetNodeCertificateACMEIndexItem
+func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]NodeCertificateACMEIndex, error) {
+	var out []NodeCertificateACMEIndex
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/acme", &p, &out)
 	return out, err
 }
 
-// GetNodeCertificateACMEIndexItem is an element of the result of [Client.GetNodeCertificateACMEIndex].
-type GetNodeCertificateACMEIndexItem struct {
+// NodeCertificateACMEIndex is an element of the result of [Client.GetNodeCertificateACMEIndex].
+type NodeCertificateACMEIndex struct {
 	Name string `json:"name"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.

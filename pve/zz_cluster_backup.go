@@ -344,24 +344,23 @@ func (c *Client) GetBackupJobIncludedVolumes(ctx context.Context, p GetBackupJob
 
 // BackupJobIncludedVolumes is the result of [Client.GetBackupJobIncludedVolumes].
 type BackupJobIncludedVolumes struct {
-	Children []BackupJobIncludedVolumesChildrenItem `json:"children"`
+	Children []BackupJobIncludedVolumesChild `json:"children"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// BackupJobIncludedVolumesChildrenItem is part of the result of [Client.GetBackupJobIncludedVolumes].
-type BackupJobIncludedVolumesChildrenItem struct {
-	ID       int64                                              `json:"id"`
-	Type     string                                             `json:"type"` // One of qemu, lxc, unknown.
-	Children []BackupJobIncludedVolumesChildrenItemChildrenItem `json:"children,omitempty"`
-	Name     *string                                            `json:"name,omitempty"`
+// BackupJobIncludedVolumesChild is part of the result of [Client.GetBackupJobIncludedVolumes].
+type BackupJobIncludedVolumesChild struct {
+	ID       int64                                `json:"id"`
+	Type     string                               `json:"type"` // One of qemu, lxc, unknown.
+	Children []BackupJobIncludedVolumesChildChild `json:"children,omitempty"`
+	Name     *string                              `json:"name,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// BackupJobIncludedVolumesChildrenItemChildrenItem is part of the result of
-// [Client.GetBackupJobIncludedVolumes].
-type BackupJobIncludedVolumesChildrenItemChildrenItem struct {
+// BackupJobIncludedVolumesChildChild is part of the result of [Client.GetBackupJobIncludedVolumes].
+type BackupJobIncludedVolumesChildChild struct {
 	ID       string `json:"id"`
 	Included bool   `json:"included"`
 	Name     string `json:"name"`

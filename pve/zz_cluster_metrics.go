@@ -14,14 +14,14 @@ import (
 // Open to every authenticated user.
 //
 //api:operation GET /cluster/metrics
-func (c *Client) GetClusterMetricsIndex(ctx context.Context) ([]GetClusterMetricsIndexItem, error) {
-	var out []GetClusterMetricsIndexItem
+func (c *Client) GetClusterMetricsIndex(ctx context.Context) ([]ClusterMetricsIndex, error) {
+	var out []ClusterMetricsIndex
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/metrics", nil, &out)
 	return out, err
 }
 
-// GetClusterMetricsIndexItem is an element of the result of [Client.GetClusterMetricsIndex].
-type GetClusterMetricsIndexItem struct {
+// ClusterMetricsIndex is an element of the result of [Client.GetClusterMetricsIndex].
+type ClusterMetricsIndex struct {
 	Name string `json:"name"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.

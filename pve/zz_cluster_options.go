@@ -28,10 +28,10 @@ func (c *Client) GetClusterOptions(ctx context.Context) (*ClusterOptions, error)
 type ClusterOptions struct {
 	AllowedTags []string               `json:"allowed-tags,omitempty"`
 	BWLimit     *ClusterOptionsBWLimit `json:"bwlimit,omitempty"`
+	CRS         *ClusterOptionsCRS     `json:"crs,omitempty"`
 	ConsentText *string                `json:"consent-text,omitempty"` // At most 65536 characters.
 	Console     *string                `json:"console,omitempty"`      // One of applet, vv, html5, xtermjs.
-	Crs         *ClusterOptionsCrs     `json:"crs,omitempty"`
-	Description *string                `json:"description,omitempty"` // At most 65536 characters.
+	Description *string                `json:"description,omitempty"`  // At most 65536 characters.
 	EmailFrom   *string                `json:"email_from,omitempty"`
 	Fencing     *string                `json:"fencing,omitempty"` // One of watchdog, hardware, both. Default watchdog.
 	HA          *ClusterOptionsHA      `json:"ha,omitempty"`
@@ -52,7 +52,7 @@ type ClusterOptions struct {
 	RegisteredTags    []string                     `json:"registered-tags,omitempty"`
 	Replication       *ClusterOptionsReplication   `json:"replication,omitempty"`
 	TagStyle          *ClusterOptionsTagStyle      `json:"tag-style,omitempty"`
-	U2f               *ClusterOptionsU2f           `json:"u2f,omitempty"`
+	U2F               *ClusterOptionsU2F           `json:"u2f,omitempty"`
 	UserTagAccess     *ClusterOptionsUserTagAccess `json:"user-tag-access,omitempty"`
 	WebAuthn          *ClusterOptionsWebAuthn      `json:"webauthn,omitempty"`
 
@@ -92,8 +92,8 @@ func (v *ClusterOptionsBWLimit) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// ClusterOptionsCrs is part of the result of [Client.GetClusterOptions].
-type ClusterOptionsCrs struct {
+// ClusterOptionsCRS is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsCRS struct {
 	HA              *string `json:"ha,omitempty"`                // One of basic, static, dynamic. Default basic.
 	HAAutoRebalance *bool   `json:"ha-auto-rebalance,omitempty"` // Default false.
 	// At least 0. Default 3. Needs ha-auto-rebalance as well.
@@ -177,8 +177,8 @@ type ClusterOptionsTagStyle struct {
 	Shape         *string  `json:"shape,omitempty"`    // One of full, circle, dense, none. Default circle.
 }
 
-// ClusterOptionsU2f is part of the result of [Client.GetClusterOptions].
-type ClusterOptionsU2f struct {
+// ClusterOptionsU2F is part of the result of [Client.GetClusterOptions].
+type ClusterOptionsU2F struct {
 	Appid  *string `json:"appid,omitempty"`
 	Origin *string `json:"origin,omitempty"`
 }
@@ -200,9 +200,9 @@ type ClusterOptionsWebAuthn struct {
 // UpdateClusterOptionsParams are the parameters of [Client.UpdateClusterOptions].
 type UpdateClusterOptionsParams struct {
 	BWLimit     *StorageBWLimit          `json:"bwlimit,omitempty"`
+	CRS         *UpdateClusterOptionsCRS `json:"crs,omitempty"`
 	ConsentText *string                  `json:"consent-text,omitempty"` // At most 65536 characters.
 	Console     *string                  `json:"console,omitempty"`      // One of applet, vv, html5, xtermjs.
-	Crs         *UpdateClusterOptionsCrs `json:"crs,omitempty"`
 	Delete      []string                 `json:"delete,omitempty" px:"list"`
 	Description *string                  `json:"description,omitempty"` // At most 65536 characters.
 	EmailFrom   *string                  `json:"email_from,omitempty"`
@@ -225,7 +225,7 @@ type UpdateClusterOptionsParams struct {
 	RegisteredTags    *string                            `json:"registered-tags,omitempty"`
 	Replication       *MigrationOptions                  `json:"replication,omitempty"` // Since 9.1.
 	TagStyle          *UpdateClusterOptionsTagStyle      `json:"tag-style,omitempty"`
-	U2f               *UpdateClusterOptionsU2f           `json:"u2f,omitempty"`
+	U2F               *UpdateClusterOptionsU2F           `json:"u2f,omitempty"`
 	UserTagAccess     *UpdateClusterOptionsUserTagAccess `json:"user-tag-access,omitempty"`
 	WebAuthn          *UpdateClusterOptionsWebAuthn      `json:"webauthn,omitempty"`
 }
@@ -333,9 +333,9 @@ func (v *StorageBWLimit) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsCrs is a text of keys and values, such as the value of crs. It keeps the text
+// A UpdateClusterOptionsCRS is a text of keys and values, such as the value of crs. It keeps the text
 // it was read from.
-type UpdateClusterOptionsCrs struct {
+type UpdateClusterOptionsCRS struct {
 	HA              *string `json:"ha,omitempty"`                // One of basic, static, dynamic. Default basic.
 	HAAutoRebalance *bool   `json:"ha-auto-rebalance,omitempty"` // Default false. Since 9.1.
 	// At least 0. Default 3. Needs ha-auto-rebalance as well. Since 9.1.
@@ -353,22 +353,22 @@ type UpdateClusterOptionsCrs struct {
 	raw string
 }
 
-// ParseUpdateClusterOptionsCrs reads the text of a UpdateClusterOptionsCrs.
-func ParseUpdateClusterOptionsCrs(text string) (UpdateClusterOptionsCrs, error) {
-	var v UpdateClusterOptionsCrs
+// ParseUpdateClusterOptionsCRS reads the text of a UpdateClusterOptionsCRS.
+func ParseUpdateClusterOptionsCRS(text string) (UpdateClusterOptionsCRS, error) {
+	var v UpdateClusterOptionsCRS
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v UpdateClusterOptionsCrs) String() string { return wire.FormatProps(v, v.raw) }
+func (v UpdateClusterOptionsCRS) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v UpdateClusterOptionsCrs) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v UpdateClusterOptionsCRS) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateClusterOptionsCrs) UnmarshalText(text []byte) error {
-	*v = UpdateClusterOptionsCrs{raw: string(text)}
+func (v *UpdateClusterOptionsCRS) UnmarshalText(text []byte) error {
+	*v = UpdateClusterOptionsCRS{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -499,9 +499,9 @@ func (v *UpdateClusterOptionsTagStyle) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsU2f is a text of keys and values, such as the value of u2f. It keeps the text
+// A UpdateClusterOptionsU2F is a text of keys and values, such as the value of u2f. It keeps the text
 // it was read from.
-type UpdateClusterOptionsU2f struct {
+type UpdateClusterOptionsU2F struct {
 	Appid  *string `json:"appid,omitempty"`
 	Origin *string `json:"origin,omitempty"`
 
@@ -510,22 +510,22 @@ type UpdateClusterOptionsU2f struct {
 	raw string
 }
 
-// ParseUpdateClusterOptionsU2f reads the text of a UpdateClusterOptionsU2f.
-func ParseUpdateClusterOptionsU2f(text string) (UpdateClusterOptionsU2f, error) {
-	var v UpdateClusterOptionsU2f
+// ParseUpdateClusterOptionsU2F reads the text of a UpdateClusterOptionsU2F.
+func ParseUpdateClusterOptionsU2F(text string) (UpdateClusterOptionsU2F, error) {
+	var v UpdateClusterOptionsU2F
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v UpdateClusterOptionsU2f) String() string { return wire.FormatProps(v, v.raw) }
+func (v UpdateClusterOptionsU2F) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v UpdateClusterOptionsU2f) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v UpdateClusterOptionsU2F) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateClusterOptionsU2f) UnmarshalText(text []byte) error {
-	*v = UpdateClusterOptionsU2f{raw: string(text)}
+func (v *UpdateClusterOptionsU2F) UnmarshalText(text []byte) error {
+	*v = UpdateClusterOptionsU2F{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 

@@ -381,18 +381,18 @@ func (c *Client) GetSDNFabricsAndNodes(ctx context.Context, p GetSDNFabricsAndNo
 
 // SDNFabric is part of the result of [Client.GetSDNFabricsAndNodes].
 type SDNFabric struct {
-	ID                  string                      `json:"id"`       // 2 to 8 characters.
-	Protocol            string                      `json:"protocol"` // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        []SDNFabricRedistributeItem `json:"redistribute"`
-	Area                *string                     `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64                    `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string                     `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64                    `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string                     `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string                     `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string                     `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64                    `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard.
-	RouteFilter         *string                     `json:"route_filter,omitempty"`         // Only for ospf and openfabric.
+	ID                  string                  `json:"id"`       // 2 to 8 characters.
+	Protocol            string                  `json:"protocol"` // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []SDNFabricRedistribute `json:"redistribute"`
+	Area                *string                 `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                 `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                 `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                 `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                 `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard.
+	RouteFilter         *string                 `json:"route_filter,omitempty"`         // Only for ospf and openfabric.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -483,9 +483,9 @@ func (v *SDNFabricPeer) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A SDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute. It
-// keeps the text it was read from.
-type SDNFabricRedistributeItem struct {
+// A SDNFabricRedistribute is a text of keys and values, such as the value of redistribute|0. It keeps
+// the text it was read from.
+type SDNFabricRedistribute struct {
 	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
 	RouteMap *string `json:"route-map,omitempty"`
 
@@ -494,22 +494,22 @@ type SDNFabricRedistributeItem struct {
 	raw string
 }
 
-// ParseSDNFabricRedistributeItem reads the text of a SDNFabricRedistributeItem.
-func ParseSDNFabricRedistributeItem(text string) (SDNFabricRedistributeItem, error) {
-	var v SDNFabricRedistributeItem
+// ParseSDNFabricRedistribute reads the text of a SDNFabricRedistribute.
+func ParseSDNFabricRedistribute(text string) (SDNFabricRedistribute, error) {
+	var v SDNFabricRedistribute
 	err := v.UnmarshalText([]byte(text))
 	return v, err
 }
 
 // String returns the text that stands for v.
-func (v SDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
+func (v SDNFabricRedistribute) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v SDNFabricRedistributeItem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v SDNFabricRedistribute) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *SDNFabricRedistributeItem) UnmarshalText(text []byte) error {
-	*v = SDNFabricRedistributeItem{raw: string(text)}
+func (v *SDNFabricRedistribute) UnmarshalText(text []byte) error {
+	*v = SDNFabricRedistribute{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
@@ -540,18 +540,18 @@ func (c *Client) ListSDNFabrics(ctx context.Context, p ListSDNFabricsParams) ([]
 
 // CreateSDNFabricParams are the parameters of [Client.CreateSDNFabric].
 type CreateSDNFabricParams struct {
-	ID                  string                            `json:"id"`                       // 2 to 8 characters.
-	Protocol            string                            `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        []CreateSDNFabricRedistributeItem `json:"redistribute"`             // Required. Since 9.2.
-	Area                *string                           `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64                          `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string                           `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64                          `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string                           `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string                           `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string                           `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64                          `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
-	RouteFilter         *string                           `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
+	ID                  string                  `json:"id"`                       // 2 to 8 characters.
+	Protocol            string                  `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []SDNFabricRedistribute `json:"redistribute"`             // Required. Since 9.2.
+	Area                *string                 `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                 `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                 `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                 `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                 `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
+	RouteFilter         *string                 `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
 // CreateSDNFabric calls POST /cluster/sdn/fabrics/fabric.
@@ -561,38 +561,6 @@ type CreateSDNFabricParams struct {
 //api:operation POST /cluster/sdn/fabrics/fabric
 func (c *Client) CreateSDNFabric(ctx context.Context, p CreateSDNFabricParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/sdn/fabrics/fabric", &p, nil)
-}
-
-// A CreateSDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute.
-// It keeps the text it was read from.
-type CreateSDNFabricRedistributeItem struct {
-	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
-	RouteMap *string `json:"route-map,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseCreateSDNFabricRedistributeItem reads the text of a CreateSDNFabricRedistributeItem.
-func ParseCreateSDNFabricRedistributeItem(text string) (CreateSDNFabricRedistributeItem, error) {
-	var v CreateSDNFabricRedistributeItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v CreateSDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v CreateSDNFabricRedistributeItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *CreateSDNFabricRedistributeItem) UnmarshalText(text []byte) error {
-	*v = CreateSDNFabricRedistributeItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // GetSDNFabricParams are the parameters of [Client.GetSDNFabric].
@@ -618,18 +586,18 @@ type UpdateSDNFabricParams struct {
 	ID string `json:"id"` // 2 to 8 characters.
 	// Required. Any of ip_prefix, ip6_prefix, hello_interval, csnp_interval, route_filter,
 	// redistribute, route_map_in, route_map_out, area, persistent_keepalive.
-	Delete              []string                          `json:"delete"`
-	Protocol            string                            `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
-	Redistribute        []UpdateSDNFabricRedistributeItem `json:"redistribute"`             // Required. Since 9.2.
-	Area                *string                           `json:"area,omitempty"`           // Only for ospf.
-	CSNPInterval        *float64                          `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
-	Digest              *string                           `json:"digest,omitempty"`         // At most 64 characters.
-	HelloInterval       *float64                          `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
-	IP6Prefix           *string                           `json:"ip6_prefix,omitempty"`     // An address with prefix length.
-	IPPrefix            *string                           `json:"ip_prefix,omitempty"`      // An address with prefix length.
-	LockToken           *string                           `json:"lock-token,omitempty"`
-	PersistentKeepalive *float64                          `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
-	RouteFilter         *string                           `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
+	Delete              []string                `json:"delete"`
+	Protocol            string                  `json:"protocol"`                 // One of openfabric, ospf, wireguard, bgp.
+	Redistribute        []SDNFabricRedistribute `json:"redistribute"`             // Required. Since 9.2.
+	Area                *string                 `json:"area,omitempty"`           // Only for ospf.
+	CSNPInterval        *float64                `json:"csnp_interval,omitempty"`  // 1 to 600. Only for openfabric.
+	Digest              *string                 `json:"digest,omitempty"`         // At most 64 characters.
+	HelloInterval       *float64                `json:"hello_interval,omitempty"` // 1 to 600. Only for openfabric.
+	IP6Prefix           *string                 `json:"ip6_prefix,omitempty"`     // An address with prefix length.
+	IPPrefix            *string                 `json:"ip_prefix,omitempty"`      // An address with prefix length.
+	LockToken           *string                 `json:"lock-token,omitempty"`
+	PersistentKeepalive *float64                `json:"persistent_keepalive,omitempty"` // 0 to 65535. Only for wireguard. Since 9.2.
+	RouteFilter         *string                 `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
 // UpdateSDNFabric calls PUT /cluster/sdn/fabrics/fabric/{id}.
@@ -639,38 +607,6 @@ type UpdateSDNFabricParams struct {
 //api:operation PUT /cluster/sdn/fabrics/fabric/{id}
 func (c *Client) UpdateSDNFabric(ctx context.Context, p UpdateSDNFabricParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/cluster/sdn/fabrics/fabric/{id}", &p, nil)
-}
-
-// A UpdateSDNFabricRedistributeItem is a text of keys and values, such as the value of redistribute.
-// It keeps the text it was read from.
-type UpdateSDNFabricRedistributeItem struct {
-	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
-	RouteMap *string `json:"route-map,omitempty"`
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParseUpdateSDNFabricRedistributeItem reads the text of a UpdateSDNFabricRedistributeItem.
-func ParseUpdateSDNFabricRedistributeItem(text string) (UpdateSDNFabricRedistributeItem, error) {
-	var v UpdateSDNFabricRedistributeItem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
-
-// String returns the text that stands for v.
-func (v UpdateSDNFabricRedistributeItem) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v UpdateSDNFabricRedistributeItem) MarshalText() ([]byte, error) {
-	return wire.MarshalProps(v, v.raw)
-}
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *UpdateSDNFabricRedistributeItem) UnmarshalText(text []byte) error {
-	*v = UpdateSDNFabricRedistributeItem{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
 }
 
 // DeleteSDNFabricParams are the parameters of [Client.DeleteSDNFabric].

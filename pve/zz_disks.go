@@ -180,25 +180,25 @@ func (c *Client) GetLVMVolumeGroupTree(ctx context.Context, p GetLVMVolumeGroupT
 
 // LVMVolumeGroupTree is the result of [Client.GetLVMVolumeGroupTree].
 type LVMVolumeGroupTree struct {
-	Children []LVMVolumeGroupTreeChildrenItem `json:"children"`
-	Leaf     bool                             `json:"leaf"`
+	Children []LVMVolumeGroupTreeChild `json:"children"`
+	Leaf     bool                      `json:"leaf"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// LVMVolumeGroupTreeChildrenItem is part of the result of [Client.GetLVMVolumeGroupTree].
-type LVMVolumeGroupTreeChildrenItem struct {
-	Free     uint64                                       `json:"free"` // Bytes.
-	Leaf     bool                                         `json:"leaf"`
-	Name     string                                       `json:"name"`
-	Size     uint64                                       `json:"size"` // Bytes.
-	Children []LVMVolumeGroupTreeChildrenItemChildrenItem `json:"children,omitempty"`
+// LVMVolumeGroupTreeChild is part of the result of [Client.GetLVMVolumeGroupTree].
+type LVMVolumeGroupTreeChild struct {
+	Free     uint64                         `json:"free"` // Bytes.
+	Leaf     bool                           `json:"leaf"`
+	Name     string                         `json:"name"`
+	Size     uint64                         `json:"size"` // Bytes.
+	Children []LVMVolumeGroupTreeChildChild `json:"children,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// LVMVolumeGroupTreeChildrenItemChildrenItem is part of the result of [Client.GetLVMVolumeGroupTree].
-type LVMVolumeGroupTreeChildrenItemChildrenItem struct {
+// LVMVolumeGroupTreeChildChild is part of the result of [Client.GetLVMVolumeGroupTree].
+type LVMVolumeGroupTreeChildChild struct {
 	Free uint64 `json:"free"` // Bytes.
 	Leaf bool   `json:"leaf"`
 	Name string `json:"name"`
@@ -476,19 +476,19 @@ func (c *Client) GetZFSPool(ctx context.Context, p GetZFSPoolParams) (*ZFSPool, 
 
 // ZFSPool is the result of [Client.GetZFSPool].
 type ZFSPool struct {
-	Children []ZFSPoolChildrenItem `json:"children"`
-	Errors   string                `json:"errors"`
-	Name     string                `json:"name"`
-	State    string                `json:"state"`
-	Action   *string               `json:"action,omitempty"`
-	Scan     *string               `json:"scan,omitempty"`
-	Status   *string               `json:"status,omitempty"`
+	Children []ZFSPoolChild `json:"children"`
+	Errors   string         `json:"errors"`
+	Name     string         `json:"name"`
+	State    string         `json:"state"`
+	Action   *string        `json:"action,omitempty"`
+	Scan     *string        `json:"scan,omitempty"`
+	Status   *string        `json:"status,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ZFSPoolChildrenItem is part of the result of [Client.GetZFSPool].
-type ZFSPoolChildrenItem struct {
+// ZFSPoolChild is part of the result of [Client.GetZFSPool].
+type ZFSPoolChild struct {
 	Msg   string   `json:"msg"`
 	Name  string   `json:"name"`
 	Cksum *float64 `json:"cksum,omitempty"`

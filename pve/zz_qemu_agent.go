@@ -265,27 +265,27 @@ type VMAgentError struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentFSTrimResult is the result of [Client.VMAgentFSTrim].
-type VMAgentFSTrimResult struct {
-	Result VMAgentFSTrimResultResult `json:"result"`
+// VMAgentFSTrimDetails is part of the result of [Client.VMAgentFSTrim].
+type VMAgentFSTrimDetails struct {
+	Error *VMAgentError       `json:"error,omitempty"`
+	Paths []VMAgentFSTrimPath `json:"paths,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentFSTrimResultResult is part of the result of [Client.VMAgentFSTrim].
-type VMAgentFSTrimResultResult struct {
-	Error *VMAgentError                   `json:"error,omitempty"`
-	Paths []VMAgentFSTrimResultResultPath `json:"paths,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentFSTrimResultResultPath is part of the result of [Client.VMAgentFSTrim].
-type VMAgentFSTrimResultResultPath struct {
+// VMAgentFSTrimPath is part of the result of [Client.VMAgentFSTrim].
+type VMAgentFSTrimPath struct {
 	Path    string  `json:"path"`
 	Error   *string `json:"error,omitempty"`
 	Minimum *uint64 `json:"minimum,omitempty"` // Bytes.
 	Trimmed *uint64 `json:"trimmed,omitempty"` // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMAgentFSTrimResult is the result of [Client.VMAgentFSTrim].
+type VMAgentFSTrimResult struct {
+	Result VMAgentFSTrimDetails `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -309,42 +309,41 @@ func (c *Client) VMAgentGetFSInfo(ctx context.Context, p VMAgentGetFSInfoParams)
 	return out, nil
 }
 
+// VMAgentDisk is part of the result of [Client.VMAgentGetFSInfo].
+type VMAgentDisk struct {
+	Bus           int64                 `json:"bus"`
+	BusType       string                `json:"bus-type"`
+	Target        int64                 `json:"target"`
+	Unit          int64                 `json:"unit"`
+	Dev           *string               `json:"dev,omitempty"`
+	PCIController *VMAgentPCIController `json:"pci-controller,omitempty"`
+	Serial        *string               `json:"serial,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMAgentFileSystem is part of the result of [Client.VMAgentGetFSInfo].
+type VMAgentFileSystem struct {
+	MountPoint           string        `json:"mountpoint"`
+	Name                 string        `json:"name"`
+	Type                 string        `json:"type"`
+	Disk                 []VMAgentDisk `json:"disk,omitempty"`
+	TotalBytes           *uint64       `json:"total-bytes,omitempty"`            // Bytes.
+	TotalBytesPrivileged *uint64       `json:"total-bytes-privileged,omitempty"` // Bytes.
+	UsedBytes            *uint64       `json:"used-bytes,omitempty"`             // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
 // VMAgentGetFSInfoResult is the result of [Client.VMAgentGetFSInfo].
 type VMAgentGetFSInfoResult struct {
-	Result []VMAgentGetFSInfoResultResultItem `json:"result"`
+	Result []VMAgentFileSystem `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetFSInfoResultResultItem is part of the result of [Client.VMAgentGetFSInfo].
-type VMAgentGetFSInfoResultResultItem struct {
-	MountPoint           string                                     `json:"mountpoint"`
-	Name                 string                                     `json:"name"`
-	Type                 string                                     `json:"type"`
-	Disk                 []VMAgentGetFSInfoResultResultItemDiskItem `json:"disk,omitempty"`
-	TotalBytes           *uint64                                    `json:"total-bytes,omitempty"`            // Bytes.
-	TotalBytesPrivileged *uint64                                    `json:"total-bytes-privileged,omitempty"` // Bytes.
-	UsedBytes            *uint64                                    `json:"used-bytes,omitempty"`             // Bytes.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentGetFSInfoResultResultItemDiskItem is part of the result of [Client.VMAgentGetFSInfo].
-type VMAgentGetFSInfoResultResultItemDiskItem struct {
-	Bus           int64                                                  `json:"bus"`
-	BusType       string                                                 `json:"bus-type"`
-	Target        int64                                                  `json:"target"`
-	Unit          int64                                                  `json:"unit"`
-	Dev           *string                                                `json:"dev,omitempty"`
-	PCIController *VMAgentGetFSInfoResultResultItemDiskItemPCIController `json:"pci-controller,omitempty"`
-	Serial        *string                                                `json:"serial,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentGetFSInfoResultResultItemDiskItemPCIController is part of the result of
-// [Client.VMAgentGetFSInfo].
-type VMAgentGetFSInfoResultResultItemDiskItemPCIController struct {
+// VMAgentPCIController is part of the result of [Client.VMAgentGetFSInfo].
+type VMAgentPCIController struct {
 	Bus      int64 `json:"bus"`
 	Domain   int64 `json:"domain"`
 	Function int64 `json:"function"`
@@ -374,13 +373,13 @@ func (c *Client) VMAgentGetHostName(ctx context.Context, p VMAgentGetHostNamePar
 
 // VMAgentGetHostNameResult is the result of [Client.VMAgentGetHostName].
 type VMAgentGetHostNameResult struct {
-	Result VMAgentGetHostNameResultResult `json:"result"`
+	Result VMAgentHostName `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetHostNameResultResult is part of the result of [Client.VMAgentGetHostName].
-type VMAgentGetHostNameResultResult struct {
+// VMAgentHostName is part of the result of [Client.VMAgentGetHostName].
+type VMAgentHostName struct {
 	HostName string `json:"host-name"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -407,13 +406,13 @@ func (c *Client) VMAgentGetMemoryBlockInfo(ctx context.Context, p VMAgentGetMemo
 
 // VMAgentGetMemoryBlockInfoResult is the result of [Client.VMAgentGetMemoryBlockInfo].
 type VMAgentGetMemoryBlockInfoResult struct {
-	Result VMAgentGetMemoryBlockInfoResultResult `json:"result"`
+	Result VMAgentMemoryBlockInfo `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetMemoryBlockInfoResultResult is part of the result of [Client.VMAgentGetMemoryBlockInfo].
-type VMAgentGetMemoryBlockInfoResultResult struct {
+// VMAgentMemoryBlockInfo is part of the result of [Client.VMAgentGetMemoryBlockInfo].
+type VMAgentMemoryBlockInfo struct {
 	Size uint64 `json:"size"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -440,13 +439,13 @@ func (c *Client) VMAgentGetMemoryBlocks(ctx context.Context, p VMAgentGetMemoryB
 
 // VMAgentGetMemoryBlocksResult is the result of [Client.VMAgentGetMemoryBlocks].
 type VMAgentGetMemoryBlocksResult struct {
-	Result []VMAgentGetMemoryBlocksResultResultItem `json:"result"`
+	Result []VMAgentMemoryBlock `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetMemoryBlocksResultResultItem is part of the result of [Client.VMAgentGetMemoryBlocks].
-type VMAgentGetMemoryBlocksResultResultItem struct {
+// VMAgentMemoryBlock is part of the result of [Client.VMAgentGetMemoryBlocks].
+type VMAgentMemoryBlock struct {
 	Online     bool  `json:"online"`
 	PhysIndex  int64 `json:"phys-index"`
 	CanOffline *bool `json:"can-offline,omitempty"`
@@ -475,13 +474,13 @@ func (c *Client) VMAgentGetOSInfo(ctx context.Context, p VMAgentGetOSInfoParams)
 
 // VMAgentGetOSInfoResult is the result of [Client.VMAgentGetOSInfo].
 type VMAgentGetOSInfoResult struct {
-	Result VMAgentGetOSInfoResultResult `json:"result"`
+	Result VMAgentOSInfo `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetOSInfoResultResult is part of the result of [Client.VMAgentGetOSInfo].
-type VMAgentGetOSInfoResultResult struct {
+// VMAgentOSInfo is part of the result of [Client.VMAgentGetOSInfo].
+type VMAgentOSInfo struct {
 	ID            *string `json:"id,omitempty"`
 	KernelRelease *string `json:"kernel-release,omitempty"`
 	KernelVersion *string `json:"kernel-version,omitempty"`
@@ -543,13 +542,13 @@ func (c *Client) VMAgentGetTimezone(ctx context.Context, p VMAgentGetTimezonePar
 
 // VMAgentGetTimezoneResult is the result of [Client.VMAgentGetTimezone].
 type VMAgentGetTimezoneResult struct {
-	Result VMAgentGetTimezoneResultResult `json:"result"`
+	Result VMAgentTimezone `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetTimezoneResultResult is part of the result of [Client.VMAgentGetTimezone].
-type VMAgentGetTimezoneResultResult struct {
+// VMAgentTimezone is part of the result of [Client.VMAgentGetTimezone].
+type VMAgentTimezone struct {
 	Offset int64   `json:"offset"` // Seconds.
 	Zone   *string `json:"zone,omitempty"`
 
@@ -577,13 +576,13 @@ func (c *Client) VMAgentGetUsers(ctx context.Context, p VMAgentGetUsersParams) (
 
 // VMAgentGetUsersResult is the result of [Client.VMAgentGetUsers].
 type VMAgentGetUsersResult struct {
-	Result []VMAgentGetUsersResultResultItem `json:"result"`
+	Result []VMAgentUser `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetUsersResultResultItem is part of the result of [Client.VMAgentGetUsers].
-type VMAgentGetUsersResultResultItem struct {
+// VMAgentUser is part of the result of [Client.VMAgentGetUsers].
+type VMAgentUser struct {
 	LoginTime float64 `json:"login-time"` // Seconds since 1970.
 	User      string  `json:"user"`
 	Domain    *string `json:"domain,omitempty"`
@@ -612,13 +611,13 @@ func (c *Client) VMAgentGetVCPUs(ctx context.Context, p VMAgentGetVCPUsParams) (
 
 // VMAgentGetVCPUsResult is the result of [Client.VMAgentGetVCPUs].
 type VMAgentGetVCPUsResult struct {
-	Result []VMAgentGetVCPUsResultResultItem `json:"result"`
+	Result []VMAgentVCPU `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetVCPUsResultResultItem is part of the result of [Client.VMAgentGetVCPUs].
-type VMAgentGetVCPUsResultResultItem struct {
+// VMAgentVCPU is part of the result of [Client.VMAgentGetVCPUs].
+type VMAgentVCPU struct {
 	LogicalID  int64 `json:"logical-id"`
 	Online     bool  `json:"online"`
 	CanOffline *bool `json:"can-offline,omitempty"`
@@ -645,26 +644,26 @@ func (c *Client) VMAgentInfo(ctx context.Context, p VMAgentInfoParams) (*VMAgent
 	return out, nil
 }
 
-// VMAgentInfoResult is the result of [Client.VMAgentInfo].
-type VMAgentInfoResult struct {
-	Result VMAgentInfoResultResult `json:"result"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentInfoResultResult is part of the result of [Client.VMAgentInfo].
-type VMAgentInfoResultResult struct {
-	SupportedCommands []VMAgentInfoResultResultSupportedCommand `json:"supported_commands"`
-	Version           string                                    `json:"version"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentInfoResultResultSupportedCommand is part of the result of [Client.VMAgentInfo].
-type VMAgentInfoResultResultSupportedCommand struct {
+// VMAgentCommand is part of the result of [Client.VMAgentInfo].
+type VMAgentCommand struct {
 	Enabled         bool   `json:"enabled"`
 	Name            string `json:"name"`
 	SuccessResponse bool   `json:"success-response"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMAgentDetails is part of the result of [Client.VMAgentInfo].
+type VMAgentDetails struct {
+	SupportedCommands []VMAgentCommand `json:"supported_commands"`
+	Version           string           `json:"version"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMAgentInfoResult is the result of [Client.VMAgentInfo].
+type VMAgentInfoResult struct {
+	Result VMAgentDetails `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -690,25 +689,13 @@ func (c *Client) VMAgentGetNetworkInterfaces(ctx context.Context, p VMAgentGetNe
 
 // VMAgentGetNetworkInterfacesResult is the result of [Client.VMAgentGetNetworkInterfaces].
 type VMAgentGetNetworkInterfacesResult struct {
-	Result []VMAgentGetNetworkInterfacesResultResultItem `json:"result"`
+	Result []VMAgentNetworkInterface `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetNetworkInterfacesResultResultItem is part of the result of
-// [Client.VMAgentGetNetworkInterfaces].
-type VMAgentGetNetworkInterfacesResultResultItem struct {
-	Name            string                                                 `json:"name"`
-	HardwareAddress *string                                                `json:"hardware-address,omitempty"` // A MAC address.
-	IPAddresses     []VMAgentGetNetworkInterfacesResultResultItemIPAddress `json:"ip-addresses,omitempty"`
-	Statistics      *VMAgentGetNetworkInterfacesResultResultItemStatistics `json:"statistics,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// VMAgentGetNetworkInterfacesResultResultItemIPAddress is part of the result of
-// [Client.VMAgentGetNetworkInterfaces].
-type VMAgentGetNetworkInterfacesResultResultItemIPAddress struct {
+// VMAgentIPAddress is part of the result of [Client.VMAgentGetNetworkInterfaces].
+type VMAgentIPAddress struct {
 	IPAddress     string `json:"ip-address"`
 	IPAddressType string `json:"ip-address-type"` // One of ipv4, ipv6.
 	Prefix        int64  `json:"prefix"`
@@ -716,9 +703,18 @@ type VMAgentGetNetworkInterfacesResultResultItemIPAddress struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentGetNetworkInterfacesResultResultItemStatistics is part of the result of
-// [Client.VMAgentGetNetworkInterfaces].
-type VMAgentGetNetworkInterfacesResultResultItemStatistics struct {
+// VMAgentNetworkInterface is part of the result of [Client.VMAgentGetNetworkInterfaces].
+type VMAgentNetworkInterface struct {
+	Name            string                    `json:"name"`
+	HardwareAddress *string                   `json:"hardware-address,omitempty"` // A MAC address.
+	IPAddresses     []VMAgentIPAddress        `json:"ip-addresses,omitempty"`
+	Statistics      *VMAgentNetworkStatistics `json:"statistics,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMAgentNetworkStatistics is part of the result of [Client.VMAgentGetNetworkInterfaces].
+type VMAgentNetworkStatistics struct {
 	RXBytes   uint64 `json:"rx-bytes"` // Bytes.
 	RXDropped int64  `json:"rx-dropped"`
 	RXErrs    int64  `json:"rx-errs"`
@@ -750,16 +746,16 @@ func (c *Client) VMAgentPing(ctx context.Context, p VMAgentPingParams) (*VMAgent
 	return out, nil
 }
 
-// VMAgentEmptyResult is the result of [Client.VMAgentPing].
-type VMAgentEmptyResult struct {
-	Result VMAgentEmptyResultResult `json:"result"`
+// VMAgentEmptyDetails is part of the result of [Client.VMAgentPing].
+type VMAgentEmptyDetails struct {
+	Error *VMAgentError `json:"error,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// VMAgentEmptyResultResult is part of the result of [Client.VMAgentPing].
-type VMAgentEmptyResultResult struct {
-	Error *VMAgentError `json:"error,omitempty"`
+// VMAgentEmptyResult is the result of [Client.VMAgentPing].
+type VMAgentEmptyResult struct {
+	Result VMAgentEmptyDetails `json:"result"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

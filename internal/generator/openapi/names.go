@@ -142,8 +142,10 @@ func (n *namer) named(method string, op *apidoc.Operation) name {
 	switch {
 	case list && strings.HasPrefix(method, "List"):
 		return name{Method: method, Noun: singular(strings.TrimPrefix(method, "List")) + "ListItem"}
+	case list && strings.HasPrefix(method, "Get") && strings.HasSuffix(method, "Index"):
+		return name{Method: method, Noun: strings.TrimPrefix(method, "Get")}
 	case list:
-		return name{Method: method, Noun: method + "Item"}
+		return name{Method: method, Noun: strings.TrimPrefix(method, "Get") + "Item"}
 	case op.Method == "GET" && strings.HasPrefix(method, "Get"):
 		return name{Method: method, Noun: strings.TrimPrefix(method, "Get")}
 	}

@@ -133,6 +133,8 @@ func singular(w string) string {
 		return strings.TrimSuffix(w, "s") // VMs, IDs
 	case uncountable(w), strings.HasSuffix(w, "ss"), strings.HasSuffix(w, "us"), strings.HasSuffix(w, "is"), len(w) < 4:
 		return w
+	case strings.HasSuffix(w, "Children"):
+		return strings.TrimSuffix(w, "ren")
 	case strings.HasSuffix(w, "ies"):
 		return strings.TrimSuffix(w, "ies") + "y"
 	case strings.HasSuffix(w, "sses"), strings.HasSuffix(w, "xes"), strings.HasSuffix(w, "ches"), strings.HasSuffix(w, "iases"), strings.HasSuffix(w, "uses"):
