@@ -24,6 +24,8 @@ func (c *Client) GetAdminIndex(ctx context.Context) ([]Subdirectory, error) {
 
 // ListDatastores calls GET /admin/datastore.
 //
+// Lists the datastores you may see.
+//
 // Open to every authenticated user.
 //
 //api:operation GET /admin/datastore
@@ -127,6 +129,8 @@ type ListDatastoreCatalogParams struct {
 
 // ListDatastoreCatalog calls GET /admin/datastore/{store}/catalog.
 //
+// Lists a directory inside a backup.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/catalog
@@ -178,6 +182,8 @@ type DownloadBackupFileParams struct {
 
 // DownloadBackupFile calls GET /admin/datastore/{store}/download.
 //
+// Downloads a file of a backup as it is stored.
+//
 // The caller closes the result. Open to every authenticated user, within limits that the server checks
 // itself.
 //
@@ -197,6 +203,8 @@ type DownloadDecodedBackupFileParams struct {
 }
 
 // DownloadDecodedBackupFile calls GET /admin/datastore/{store}/download-decoded.
+//
+// Downloads a file of a backup, decoded.
 //
 // The caller closes the result. Open to every authenticated user, within limits that the server checks
 // itself.
@@ -286,6 +294,8 @@ type StartGarbageCollectionParams struct {
 
 // StartGarbageCollection calls POST /admin/datastore/{store}/gc.
 //
+// Starts the garbage collection, which frees space that no backup needs.
+//
 // The result names the task that does the work. Needs Datastore.Modify on /datastore/{store}.
 //
 //api:operation POST /admin/datastore/{store}/gc
@@ -339,6 +349,8 @@ type ListBackupGroupsParams struct {
 }
 
 // ListBackupGroups calls GET /admin/datastore/{store}/groups.
+//
+// Lists backup groups, one for each guest or host.
 //
 // Open to every authenticated user, within limits that the server checks itself.
 //
@@ -604,6 +616,8 @@ type PruneBackupGroupParams struct {
 
 // PruneBackupGroup calls POST /admin/datastore/{store}/prune.
 //
+// Deletes old backups of one group by the rules given, and tells which.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/prune
@@ -637,6 +651,8 @@ type PruneDatastoreParams struct {
 
 // PruneDatastore calls POST /admin/datastore/{store}/prune-datastore.
 //
+// Deletes old backups of a whole datastore or namespace in a task.
+//
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
 //
@@ -660,6 +676,8 @@ type DownloadPxarFileParams struct {
 }
 
 // DownloadPxarFile calls GET /admin/datastore/{store}/pxar-file-download.
+//
+// Downloads a file or a directory from within a backup.
 //
 // The caller closes the result. Open to every authenticated user, within limits that the server checks
 // itself.
@@ -738,6 +756,8 @@ type ListBackupSnapshotsParams struct {
 }
 
 // ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots.
+//
+// Lists single backups.
 //
 // Open to every authenticated user, within limits that the server checks itself.
 //
@@ -932,6 +952,8 @@ type VerifyDatastoreParams struct {
 }
 
 // VerifyDatastore calls POST /admin/datastore/{store}/verify.
+//
+// Checks backups against their checksums.
 //
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.

@@ -244,6 +244,8 @@ type ToggleEncryptionKeyArchivedParams struct {
 
 // ToggleEncryptionKeyArchived calls POST /config/encryption-keys/{id}.
 //
+// Archives a key, or brings an archived one back.
+//
 // Needs Sys.Modify on /system/encryption-keys/{id}.
 //
 //api:operation POST /config/encryption-keys/{id}

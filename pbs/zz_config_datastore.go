@@ -181,6 +181,8 @@ type CreateDatastoreConfigParams struct {
 
 // CreateDatastoreConfig calls POST /config/datastore.
 //
+// Creates a datastore.
+//
 // The result names the task that does the work. Needs Datastore.Allocate on /datastore. The server
 // checks more.
 //

@@ -833,6 +833,8 @@ type ListTaskLogParams struct {
 
 // ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
 //
+// Reads lines of a task's log.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
@@ -857,6 +859,8 @@ type GetTaskStatusParams struct {
 }
 
 // GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status.
+//
+// Tells whether a task runs and how it ended; see [Client.WaitTask].
 //
 // Open to every authenticated user, within limits that the server checks itself.
 //

@@ -32,6 +32,8 @@ type PullDatastoreParams struct {
 
 // PullDatastore calls POST /pull.
 //
+// Fetches backups from another server.
+//
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
 //

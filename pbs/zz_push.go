@@ -31,6 +31,8 @@ type PushDatastoreParams struct {
 
 // PushDatastore calls POST /push.
 //
+// Sends backups to another server.
+//
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
 //

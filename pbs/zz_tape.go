@@ -675,6 +675,8 @@ type DestroyTapeMediaParams struct {
 
 // DestroyTapeMedia calls GET /tape/media/destroy.
 //
+// Removes a tape from the inventory. It acts although it is a GET.
+//
 // Needs Tape.Write on /tape.
 //
 //api:operation GET /tape/media/destroy

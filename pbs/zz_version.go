@@ -10,6 +10,8 @@ import (
 
 // GetVersion calls GET /version.
 //
+// Tells which release answers.
+//
 // Open to every authenticated user.
 //
 //api:operation GET /version

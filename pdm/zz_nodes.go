@@ -708,6 +708,8 @@ type ListTaskLogParams struct {
 
 // ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
 //
+// Reads lines of a task's log.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log

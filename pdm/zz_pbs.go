@@ -31,6 +31,8 @@ type ProbePBSTLSParams struct {
 
 // ProbePBSTLS calls POST /pbs/probe-tls.
 //
+// Asks a Proxmox Backup Server for its certificate, before it is added.
+//
 // The API description does not tell what the result holds. Needs System.Modify on /.
 //
 //api:operation POST /pbs/probe-tls

@@ -1302,6 +1302,8 @@ type RemoteMigratePVEVMParams struct {
 
 // RemoteMigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate.
 //
+// Moves a virtual machine to another remote.
+//
 // The result names the task that does the work. Needs Resource.Migrate on
 // /resource/{remote}/guest/{vmid}. The server checks more.
 //
@@ -1500,6 +1502,8 @@ type StartPVEVMParams struct {
 }
 
 // StartPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/start.
+//
+// Starts a virtual machine of a remote.
 //
 // The result names the task that does the work. Needs Resource.Manage on
 // /resource/{remote}/guest/{vmid}.

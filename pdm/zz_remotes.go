@@ -77,6 +77,8 @@ type CreateRemoteParams struct {
 
 // CreateRemote calls POST /remotes/remote.
 //
+// Adds a remote.
+//
 // Needs Resource.Modify on /resource.
 //
 //api:operation POST /remotes/remote

@@ -30,6 +30,8 @@ type ListResourcesParams struct {
 
 // ListResources calls GET /resources/list.
 //
+// Lists guests, nodes, storages and datastores of all remotes.
+//
 // Open to every authenticated user.
 //
 //api:operation GET /resources/list
@@ -103,6 +105,8 @@ type GetResourceStatusParams struct {
 }
 
 // GetResourceStatus calls GET /resources/status.
+//
+// Counts the resources of all remotes.
 //
 // Open to every authenticated user.
 //

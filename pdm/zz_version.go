@@ -10,6 +10,8 @@ import (
 
 // GetVersion calls GET /version.
 //
+// Tells which release answers.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /version

@@ -62,6 +62,8 @@ type UpdateACLParams struct {
 
 // UpdateACL calls PUT /access/acl.
 //
+// Grants or revokes roles on a path.
+//
 // Needs the right to modify permissions on {path}.
 //
 //api:operation PUT /access/acl
@@ -544,6 +546,8 @@ type GetPermissionsParams struct {
 
 // GetPermissions calls GET /access/permissions.
 //
+// Tells which privileges a user or token has, by path.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /access/permissions
@@ -770,6 +774,8 @@ func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) err
 
 // GetTicketNoop calls GET /access/ticket.
 //
+// Does nothing; the web interface asks for it.
+//
 // Open to everyone, without a login.
 //
 //api:operation GET /access/ticket
@@ -790,6 +796,8 @@ type CreateTicketParams struct {
 }
 
 // CreateTicket calls POST /access/ticket.
+//
+// Logs in. Clients do so themselves; see [WithPassword].
 //
 // Open to everyone, without a login. Refuses API tokens.
 //
@@ -1032,6 +1040,8 @@ type CreateUserTokenParams struct {
 }
 
 // CreateUserToken calls POST /access/users/{userid}/token/{tokenid}.
+//
+// Makes an API token. Its secret is shown in this answer only.
 //
 // Needs being the user {userid} or User.Modify on a group of {userid}.
 //

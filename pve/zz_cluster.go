@@ -144,6 +144,8 @@ type BulkStartGuestsParams struct {
 
 // BulkStartGuests calls POST /cluster/bulk-action/guest/start.
 //
+// Starts many guests in one task.
+//
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself. Since 9.1.
 //
@@ -211,6 +213,8 @@ type GetNextVMIDParams struct {
 }
 
 // GetNextVMID calls GET /cluster/nextid.
+//
+// Finds a free VMID. It reserves nothing; see [Client.CreateVMWithNextID].
 //
 // Open to every authenticated user.
 //
@@ -352,6 +356,8 @@ type ListClusterResourcesParams struct {
 
 // ListClusterResources calls GET /cluster/resources.
 //
+// Lists guests, storages, nodes and more of the whole cluster in one call.
+//
 // Open to every authenticated user.
 //
 //api:operation GET /cluster/resources
@@ -404,6 +410,8 @@ type ClusterResourceListItem struct {
 
 // ListClusterStatus calls GET /cluster/status.
 //
+// Lists the cluster and its nodes; quorate tells whether it has a majority.
+//
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/status
@@ -431,6 +439,8 @@ type ClusterStatusListItem struct {
 }
 
 // ListClusterTasks calls GET /cluster/tasks.
+//
+// Lists recent tasks of the whole cluster.
 //
 // Open to every authenticated user.
 //

@@ -442,6 +442,8 @@ func (c *Client) ArmHA(ctx context.Context) error {
 
 // ListHAStatus calls GET /cluster/ha/status/current.
 //
+// Lists what the high availability manager does.
+//
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/status/current
@@ -488,6 +490,8 @@ func (c *Client) DisarmHA(ctx context.Context, p DisarmHAParams) error {
 }
 
 // GetHAManagerStatus calls GET /cluster/ha/status/manager_status.
+//
+// Reads the high availability manager's internal state.
 //
 // The API description does not tell what the result holds. Needs Sys.Audit on /.
 //

@@ -13,6 +13,8 @@ import (
 
 // GetClusterOptions calls GET /cluster/options.
 //
+// Reads the datacenter's options.
+//
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/options
@@ -231,6 +233,8 @@ type UpdateClusterOptionsParams struct {
 }
 
 // UpdateClusterOptions calls PUT /cluster/options.
+//
+// Changes the datacenter's options.
 //
 // Needs Sys.Modify on /.
 //

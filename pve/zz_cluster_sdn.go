@@ -37,6 +37,8 @@ type ApplySDNParams struct {
 
 // ApplySDN calls PUT /cluster/sdn.
 //
+// Makes the pending changes of the software-defined network take effect.
+//
 // The result names the task that does the work. Needs SDN.Allocate on /sdn.
 //
 //api:operation PUT /cluster/sdn
@@ -329,6 +331,8 @@ type DryRunSDNParams struct {
 }
 
 // DryRunSDN calls GET /cluster/sdn/dry-run.
+//
+// Tells what [Client.ApplySDN] would change.
 //
 // Needs Sys.Audit on /nodes/{node}. Since 9.1.
 //
@@ -893,6 +897,8 @@ type LockSDNParams struct {
 }
 
 // LockSDN calls POST /cluster/sdn/lock.
+//
+// Locks the network's configuration; the result is the token that writes then need.
 //
 // Needs SDN.Allocate on /sdn. Since 9.1.
 //

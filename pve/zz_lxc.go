@@ -19,6 +19,8 @@ type ListContainersParams struct {
 
 // ListContainers calls GET /nodes/{node}/lxc.
 //
+// Lists the node's containers.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/lxc
@@ -108,6 +110,8 @@ type CreateContainerParams struct {
 }
 
 // CreateContainer calls POST /nodes/{node}/lxc.
+//
+// Creates a container from a template, or restores one from a backup.
 //
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
@@ -393,6 +397,8 @@ type DeleteContainerParams struct {
 }
 
 // DeleteContainer calls DELETE /nodes/{node}/lxc/{vmid}.
+//
+// Destroys a container and its volumes.
 //
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //

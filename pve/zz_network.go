@@ -136,6 +136,8 @@ type ReloadNodeNetworkParams struct {
 
 // ReloadNodeNetwork calls PUT /nodes/{node}/network.
 //
+// Makes pending changes of the node's network take effect.
+//
 // The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/network
@@ -151,6 +153,8 @@ type RevertNodeNetworkParams struct {
 }
 
 // RevertNodeNetwork calls DELETE /nodes/{node}/network.
+//
+// Discards pending changes of the node's network.
 //
 // Needs Sys.Modify on /nodes/{node}.
 //

@@ -12,6 +12,8 @@ import (
 
 // ListNodes calls GET /nodes.
 //
+// Lists the cluster's nodes, with their load.
+//
 // Open to every authenticated user.
 //
 //api:operation GET /nodes
@@ -167,6 +169,8 @@ type ExecuteNodeCommandsParams struct {
 }
 
 // ExecuteNodeCommands calls POST /nodes/{node}/execute.
+//
+// Makes several calls of the API in order, in one request.
 //
 // Needs root@pam.
 //
@@ -689,6 +693,8 @@ type RebootOrShutdownNodeParams struct {
 
 // RebootOrShutdownNode calls POST /nodes/{node}/status.
 //
+// Reboots or shuts down the node.
+//
 // Needs Sys.PowerMgmt on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/status
@@ -833,141 +839,6 @@ func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]
 	var out []LogLine
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/syslog", &p, &out)
 	return out, err
-}
-
-// ListTasksParams are the parameters of [Client.ListTasks].
-type ListTasksParams struct {
-	Node         string   `json:"node"`
-	Errors       *bool    `json:"errors,omitempty"` // Default false.
-	Limit        *int64   `json:"limit,omitempty"`  // At least 0. Default 50.
-	Since        *int64   `json:"since,omitempty"`
-	Source       *string  `json:"source,omitempty"` // One of archive, active, all. Default archive.
-	Start        *int64   `json:"start,omitempty"`  // At least 0. Default 0.
-	StatusFilter []string `json:"statusfilter,omitempty" px:"list"`
-	TypeFilter   *string  `json:"typefilter,omitempty"`
-	Until        *int64   `json:"until,omitempty"`
-	UserFilter   *string  `json:"userfilter,omitempty"`
-	VMID         *int64   `json:"vmid,omitempty"` // 100 to 999999999.
-}
-
-// ListTasks calls GET /nodes/{node}/tasks.
-//
-// Open to every authenticated user, within limits that the server checks itself.
-//
-//api:operation GET /nodes/{node}/tasks
-func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
-	var out []TaskListItem
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks", &p, &out)
-	return out, err
-}
-
-// TaskListItem is an element of the result of [Client.ListTasks].
-type TaskListItem struct {
-	ID        string  `json:"id"`
-	Node      string  `json:"node"`
-	PID       int64   `json:"pid"`
-	PStart    int64   `json:"pstart"`
-	StartTime int64   `json:"starttime"` // Seconds since 1970.
-	Type      string  `json:"type"`
-	UPID      UPID    `json:"upid"`
-	User      string  `json:"user"`
-	EndTime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
-	Status    *string `json:"status,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// GetTaskIndexParams are the parameters of [Client.GetTaskIndex].
-type GetTaskIndexParams struct {
-	Node string `json:"node"`
-	UPID UPID   `json:"upid"`
-}
-
-// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user.
-//
-//api:operation GET /nodes/{node}/tasks/{upid}
-func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]TaskIndex, error) {
-	var out []TaskIndex
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}", &p, &out)
-	return out, err
-}
-
-// TaskIndex is an element of the result of [Client.GetTaskIndex].
-type TaskIndex struct {
-	Name string `json:"name"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
-}
-
-// StopTaskParams are the parameters of [Client.StopTask].
-type StopTaskParams struct {
-	Node string `json:"node"`
-	UPID UPID   `json:"upid"`
-}
-
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
-//
-//api:operation DELETE /nodes/{node}/tasks/{upid}
-func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
-	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/tasks/{upid}", &p, nil)
-}
-
-// ListTaskLogParams are the parameters of [Client.ListTaskLog].
-type ListTaskLogParams struct {
-	Node  string `json:"node"`
-	UPID  UPID   `json:"upid"`
-	Limit *int64 `json:"limit,omitempty"` // At least 0. Default 50.
-	Start *int64 `json:"start,omitempty"` // At least 0. Default 0.
-}
-
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
-//
-// Open to every authenticated user, within limits that the server checks itself.
-//
-//api:operation GET /nodes/{node}/tasks/{upid}/log
-func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]LogLine, error) {
-	var out []LogLine
-	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p, &out)
-	return out, err
-}
-
-// GetTaskStatusParams are the parameters of [Client.GetTaskStatus].
-type GetTaskStatusParams struct {
-	Node string `json:"node"`
-	UPID UPID   `json:"upid"`
-}
-
-// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status.
-//
-// Open to every authenticated user, within limits that the server checks itself.
-//
-//api:operation GET /nodes/{node}/tasks/{upid}/status
-func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
-	out := new(TaskStatus)
-	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/status", &p, out); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// TaskStatus is the result of [Client.GetTaskStatus].
-type TaskStatus struct {
-	ID         string  `json:"id"`
-	Node       string  `json:"node"`
-	PID        int64   `json:"pid"`
-	PStart     int64   `json:"pstart"`
-	StartTime  int64   `json:"starttime"`
-	Status     string  `json:"status"` // One of running, stopped.
-	Type       string  `json:"type"`
-	UPID       UPID    `json:"upid"`
-	User       string  `json:"user"`
-	ExitStatus *string `json:"exitstatus,omitempty"`
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // CreateNodeTermProxyParams are the parameters of [Client.CreateNodeTermProxy].
@@ -1135,6 +1006,8 @@ type CreateBackupParams struct {
 
 // CreateBackup calls POST /nodes/{node}/vzdump.
 //
+// Backs guests up now.
+//
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
 //
@@ -1222,6 +1095,8 @@ type WakeNodeParams struct {
 }
 
 // WakeNode calls POST /nodes/{node}/wakeonlan.
+//
+// Wakes another node and returns its MAC address.
 //
 // Needs Sys.PowerMgmt on /nodes/{node}.
 //

@@ -132,6 +132,8 @@ type UpdatePoolDeprecatedParams struct {
 
 // UpdatePoolDeprecated calls PUT /pools/{poolid}.
 //
+// Is the old way to change a pool, without nested pools; see [Client.UpdatePool].
+//
 // Needs Pool.Allocate on /pool/{poolid}. The server checks more.
 //
 //api:operation PUT /pools/{poolid}
@@ -145,6 +147,8 @@ type DeletePoolDeprecatedParams struct {
 }
 
 // DeletePoolDeprecated calls DELETE /pools/{poolid}.
+//
+// Is the old way to delete a pool, without nested pools; see [Client.DeletePool].
 //
 // Needs Pool.Allocate on /pool/{poolid}. The server checks more.
 //

@@ -20,6 +20,8 @@ type ListVMsParams struct {
 
 // ListVMs calls GET /nodes/{node}/qemu.
 //
+// Lists the node's virtual machines.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/qemu
@@ -165,6 +167,8 @@ type CreateVMParams struct {
 }
 
 // CreateVM calls POST /nodes/{node}/qemu.
+//
+// Creates a virtual machine, or restores one from a backup.
 //
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
@@ -1055,6 +1059,8 @@ type DeleteVMParams struct {
 
 // DeleteVM calls DELETE /nodes/{node}/qemu/{vmid}.
 //
+// Destroys a virtual machine and its disks.
+//
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}
@@ -1081,6 +1087,8 @@ type CloneVMParams struct {
 }
 
 // CloneVM calls POST /nodes/{node}/qemu/{vmid}/clone.
+//
+// Copies a machine or a template, in full or linked to the template's disks.
 //
 // The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
 // /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
@@ -1117,6 +1125,8 @@ type RegenerateVMCloudInitParams struct {
 
 // RegenerateVMCloudInit calls PUT /nodes/{node}/qemu/{vmid}/cloudinit.
 //
+// Writes the cloud-init drive anew.
+//
 // Needs VM.Config.Cloudinit on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/cloudinit
@@ -1132,6 +1142,8 @@ type DumpVMCloudInitParams struct {
 }
 
 // DumpVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit/dump.
+//
+// Shows the cloud-init document of one kind.
 //
 // Needs VM.Audit on /vms/{vmid}.
 //
@@ -1196,6 +1208,8 @@ type GetVMMigrationPreconditionsParams struct {
 
 // GetVMMigrationPreconditions calls GET /nodes/{node}/qemu/{vmid}/migrate.
 //
+// Tells what would stand in the way of a migration.
+//
 // Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/migrate
@@ -1258,6 +1272,8 @@ type MigrateVMParams struct {
 
 // MigrateVM calls POST /nodes/{node}/qemu/{vmid}/migrate.
 //
+// Moves the machine to another node.
+//
 // The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/migrate
@@ -1275,6 +1291,8 @@ type ExecuteVMMonitorCommandParams struct {
 }
 
 // ExecuteVMMonitorCommand calls POST /nodes/{node}/qemu/{vmid}/monitor.
+//
+// Runs a command of QEMU's monitor and returns what it prints.
 //
 // Needs Sys.Audit or Sys.Modify on /vms/{vmid}. The server checks more.
 //
@@ -1376,6 +1394,8 @@ type MoveVMDiskParams struct {
 
 // MoveVMDisk calls POST /nodes/{node}/qemu/{vmid}/move_disk.
 //
+// Moves a disk to another storage or to another machine.
+//
 // The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}. The server checks
 // more.
 //
@@ -1433,6 +1453,8 @@ type ListVMPendingParams struct {
 
 // ListVMPending calls GET /nodes/{node}/qemu/{vmid}/pending.
 //
+// Lists each option with its value and the one it will have after a restart.
+//
 // Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/pending
@@ -1483,6 +1505,8 @@ type ResizeVMParams struct {
 }
 
 // ResizeVM calls PUT /nodes/{node}/qemu/{vmid}/resize.
+//
+// Makes a disk bigger; disks never shrink.
 //
 // The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
 //
@@ -1586,6 +1610,8 @@ type ConvertVMToTemplateParams struct {
 
 // ConvertVMToTemplate calls POST /nodes/{node}/qemu/{vmid}/template.
 //
+// Turns the machine into a template, for good.
+//
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}. The server checks
 // more.
 //
@@ -1626,6 +1652,8 @@ type UnlinkVMDisksParams struct {
 
 // UnlinkVMDisks calls PUT /nodes/{node}/qemu/{vmid}/unlink.
 //
+// Detaches disks, and deletes them with Force.
+//
 // Needs VM.Config.Disk on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/unlink
@@ -1642,6 +1670,8 @@ type CreateVMVNCProxyParams struct {
 }
 
 // CreateVMVNCProxy calls POST /nodes/{node}/qemu/{vmid}/vncproxy.
+//
+// Opens a port for one VNC connection; see [Client.GetVMVNCWebSocket].
 //
 // Needs VM.Console on /vms/{vmid}.
 //

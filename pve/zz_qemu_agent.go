@@ -46,6 +46,8 @@ type ExecuteVMAgentCommandParams struct {
 
 // ExecuteVMAgentCommand calls POST /nodes/{node}/qemu/{vmid}/agent.
 //
+// Sends the guest agent a command by name; prefer the methods for single commands.
+//
 // The API description does not tell what the result holds. Needs VM.GuestAgent.Unrestricted or
 // VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
@@ -65,6 +67,8 @@ type VMAgentExecParams struct {
 }
 
 // VMAgentExec calls POST /nodes/{node}/qemu/{vmid}/agent/exec.
+//
+// Starts a program in the guest; see [Client.VMAgentExecStatus].
 //
 // Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
@@ -92,6 +96,8 @@ type VMAgentExecStatusParams struct {
 }
 
 // VMAgentExecStatus calls GET /nodes/{node}/qemu/{vmid}/agent/exec-status.
+//
+// Tells whether a program in the guest has ended, and what it printed.
 //
 // Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //

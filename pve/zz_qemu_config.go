@@ -21,6 +21,8 @@ type GetVMConfigParams struct {
 
 // GetVMConfig calls GET /nodes/{node}/qemu/{vmid}/config.
 //
+// Reads the configuration, pending changes included unless Current is set.
+//
 // Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/config
@@ -261,6 +263,8 @@ type UpdateVMConfigAsyncParams struct {
 
 // UpdateVMConfigAsync calls POST /nodes/{node}/qemu/{vmid}/config.
 //
+// Changes the configuration in a task, for changes that allocate or move disks.
+//
 // The result names the task that does the work. Needs VM.Config.Disk, VM.Config.CDROM, VM.Config.CPU,
 // VM.Config.Memory, VM.Config.Network, VM.Config.HWType, VM.Config.Options or VM.Config.Cloudinit on
 // /vms/{vmid}.
@@ -369,6 +373,8 @@ type UpdateVMConfigParams struct {
 }
 
 // UpdateVMConfig calls PUT /nodes/{node}/qemu/{vmid}/config.
+//
+// Changes the configuration and waits for it.
 //
 // Needs VM.Config.Disk, VM.Config.CDROM, VM.Config.CPU, VM.Config.Memory, VM.Config.Network,
 // VM.Config.HWType, VM.Config.Options or VM.Config.Cloudinit on /vms/{vmid}.

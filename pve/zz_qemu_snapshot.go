@@ -48,6 +48,8 @@ type CreateVMSnapshotParams struct {
 
 // CreateVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot.
 //
+// Takes a snapshot.
+//
 // The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/snapshot
@@ -147,6 +149,8 @@ type RollbackVMSnapshotParams struct {
 }
 
 // RollbackVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/rollback.
+//
+// Takes the machine back to a snapshot.
 //
 // The result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on
 // /vms/{vmid}.

@@ -34,6 +34,8 @@ type GetVMStatusCurrentParams struct {
 
 // GetVMStatusCurrent calls GET /nodes/{node}/qemu/{vmid}/status/current.
 //
+// Tells whether the machine runs, and how.
+//
 // Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/status/current
@@ -92,6 +94,8 @@ type RebootVMParams struct {
 
 // RebootVM calls POST /nodes/{node}/qemu/{vmid}/status/reboot.
 //
+// Shuts the machine down and starts it, which applies pending changes.
+//
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/reboot
@@ -109,6 +113,8 @@ type ResetVMParams struct {
 }
 
 // ResetVM calls POST /nodes/{node}/qemu/{vmid}/status/reset.
+//
+// Resets the machine, as its reset button would.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -128,6 +134,8 @@ type ResumeVMParams struct {
 }
 
 // ResumeVM calls POST /nodes/{node}/qemu/{vmid}/status/resume.
+//
+// Lets a paused machine go on.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -149,6 +157,8 @@ type ShutdownVMParams struct {
 }
 
 // ShutdownVM calls POST /nodes/{node}/qemu/{vmid}/status/shutdown.
+//
+// Asks the guest to shut down.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -178,6 +188,8 @@ type StartVMParams struct {
 
 // StartVM calls POST /nodes/{node}/qemu/{vmid}/status/start.
 //
+// Starts the machine.
+//
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/start
@@ -200,6 +212,8 @@ type StopVMParams struct {
 
 // StopVM calls POST /nodes/{node}/qemu/{vmid}/status/stop.
 //
+// Stops the machine at once, as if its power were cut.
+//
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/stop
@@ -219,6 +233,8 @@ type SuspendVMParams struct {
 }
 
 // SuspendVM calls POST /nodes/{node}/qemu/{vmid}/status/suspend.
+//
+// Pauses the machine, or writes its memory to disk.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}. The server checks
 // more.

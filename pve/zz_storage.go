@@ -21,6 +21,8 @@ type ListNodeStoragesParams struct {
 
 // ListNodeStorages calls GET /nodes/{node}/storage.
 //
+// Lists the storages that the node can use, with their space.
+//
 // Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/storage
@@ -83,6 +85,8 @@ type ListVolumesParams struct {
 
 // ListVolumes calls GET /nodes/{node}/storage/{storage}/content.
 //
+// Lists the volumes of a storage.
+//
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/content
@@ -129,6 +133,8 @@ type AllocateVolumeParams struct {
 }
 
 // AllocateVolume calls POST /nodes/{node}/storage/{storage}/content.
+//
+// Allocates a disk and returns its volume ID.
 //
 // Needs Datastore.AllocateSpace on /storage/{storage}.
 //
@@ -181,6 +187,8 @@ type CopyVolumeParams struct {
 }
 
 // CopyVolume calls POST /nodes/{node}/storage/{storage}/content/{volume}.
+//
+// Copies a volume.
 //
 // The result names the task that does the work. Needs root@pam.
 //
@@ -243,6 +251,8 @@ type DownloadURLToStorageParams struct {
 }
 
 // DownloadURLToStorage calls POST /nodes/{node}/storage/{storage}/download-url.
+//
+// Makes the node download a file from a URL.
 //
 // The result names the task that does the work. Needs Datastore.AllocateTemplate on
 // /storage/{storage}, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}). The
@@ -404,6 +414,8 @@ type ListPrunableBackupsParams struct {
 
 // ListPrunableBackups calls GET /nodes/{node}/storage/{storage}/prunebackups.
 //
+// Tells which backups the rules would keep.
+//
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/prunebackups
@@ -434,6 +446,8 @@ type PruneBackupsParams struct {
 }
 
 // PruneBackups calls DELETE /nodes/{node}/storage/{storage}/prunebackups.
+//
+// Deletes the backups that the rules do not keep.
 //
 // The result names the task that does the work. Open to every authenticated user, within limits that
 // the server checks itself.
@@ -539,6 +553,8 @@ type UploadToStorageParams struct {
 }
 
 // UploadToStorage calls POST /nodes/{node}/storage/{storage}/upload.
+//
+// Uploads an ISO image, a container template or a disk image to import.
 //
 // It sends body as a file; the result names the task that takes it over. Needs
 // Datastore.AllocateTemplate on /storage/{storage}.

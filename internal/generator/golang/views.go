@@ -108,6 +108,9 @@ func (g *generator) operation(op codegen.OperationDefinition) operationView {
 	if len(v.Fields) > 0 {
 		g.declare(v.ParamsType(), v.Method+" "+v.Path)
 	}
+	if v.Stream == "" {
+		g.results[v.Name] = v.Result
+	}
 	v.Comment = g.operationComment(op.Spec, v, kind)
 	return v
 }
