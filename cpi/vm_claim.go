@@ -78,9 +78,9 @@ func isTaken(err error) bool {
 // claimID makes the guest under one VMID. It reports whether there may be one.
 func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) (begun bool, err error) {
 	for try := 0; ; try++ {
-		answered, err := c.attempt(ctx, cl, id)
-		if answered {
-			return true, err
+		upid, err := cl.start(ctx, id)
+		if err == nil {
+			return true, c.wait(ctx, upid)
 		}
 		// A VMID that is taken after a lost answer may be taken by this very call.
 		if !unsettled(err) && !(begun && isTaken(err)) {
@@ -102,21 +102,6 @@ func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) (begun bool, err e
 		// Asking again for the same VMID cannot make a second guest: should the
 		// first request still arrive, one of the two is refused.
 	}
-}
-
-// attempt begins to make the guest and waits until it is made. It reports whether
-// the server said that it had begun.
-func (c *CPI) attempt(ctx context.Context, cl claim, id VMID) (answered bool, err error) {
-	leave, err := c.enter(ctx, cl.node)
-	if err != nil {
-		return false, err
-	}
-	defer leave()
-	upid, err := cl.start(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	return true, c.wait(ctx, upid)
 }
 
 func (cl claim) home() string {
