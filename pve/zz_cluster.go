@@ -453,7 +453,18 @@ func (c *Client) ListClusterTasks(ctx context.Context) ([]ClusterTaskListItem, e
 
 // ClusterTaskListItem is an element of the result of [Client.ListClusterTasks].
 type ClusterTaskListItem struct {
-	UPID UPID `json:"upid"`
+	ID        string  `json:"id"`
+	Node      string  `json:"node"`
+	StartTime int64   `json:"starttime"` // Seconds since 1970.
+	Type      string  `json:"type"`
+	UPID      UPID    `json:"upid"`
+	User      string  `json:"user"`
+	EndTime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
+	PID       *int64  `json:"pid,omitempty"`
+	PStart    *int64  `json:"pstart,omitempty"`
+	Saved     *bool   `json:"saved,omitempty"`
+	Status    *string `json:"status,omitempty"`
+	TokenID   *string `json:"tokenid,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

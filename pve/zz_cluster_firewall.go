@@ -42,10 +42,11 @@ func (c *Client) ListClusterFirewallAliases(ctx context.Context) ([]FirewallAlia
 
 // FirewallAlias is an element of the result of [Client.ListClusterFirewallAliases].
 type FirewallAlias struct {
-	CIDR    string  `json:"cidr"`
-	Digest  string  `json:"digest"` // At most 64 characters.
-	Name    string  `json:"name"`
-	Comment *string `json:"comment,omitempty"`
+	CIDR      string  `json:"cidr"`
+	Digest    string  `json:"digest"` // At most 64 characters.
+	Name      string  `json:"name"`
+	Comment   *string `json:"comment,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -182,21 +183,23 @@ func (c *Client) ListFirewallSecurityGroupRules(ctx context.Context, p ListFirew
 
 // FirewallRule is an element of the result of [Client.ListFirewallSecurityGroupRules].
 type FirewallRule struct {
-	Action    string  `json:"action"`
-	Pos       int64   `json:"pos"`
-	Type      string  `json:"type"`
-	Comment   *string `json:"comment,omitempty"`
-	Dest      *string `json:"dest,omitempty"`
-	Dport     *string `json:"dport,omitempty"`
-	Enable    *int64  `json:"enable,omitempty"`
-	ICMPType  *string `json:"icmp-type,omitempty"`
-	IPVersion *int64  `json:"ipversion,omitempty"`
-	Iface     *string `json:"iface,omitempty"`
-	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
-	Macro     *string `json:"macro,omitempty"`
-	Proto     *string `json:"proto,omitempty"`
-	Source    *string `json:"source,omitempty"`
-	Sport     *string `json:"sport,omitempty"`
+	Action    string            `json:"action"`
+	Pos       int64             `json:"pos"`
+	Type      string            `json:"type"`
+	Comment   *string           `json:"comment,omitempty"`
+	Dest      *string           `json:"dest,omitempty"`
+	Digest    *string           `json:"digest,omitempty"`
+	Dport     *string           `json:"dport,omitempty"`
+	Enable    *int64            `json:"enable,omitempty"`
+	Errors    map[string]string `json:"errors,omitempty"`
+	ICMPType  *string           `json:"icmp-type,omitempty"`
+	IPVersion *int64            `json:"ipversion,omitempty"`
+	Iface     *string           `json:"iface,omitempty"`
+	Log       *string           `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
+	Macro     *string           `json:"macro,omitempty"`
+	Proto     *string           `json:"proto,omitempty"`
+	Source    *string           `json:"source,omitempty"`
+	Sport     *string           `json:"sport,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -132,15 +132,24 @@ type ListHAResourcesParams struct {
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/resources
-func (c *Client) ListHAResources(ctx context.Context, p ListHAResourcesParams) ([]HAResourceListItem, error) {
-	var out []HAResourceListItem
+func (c *Client) ListHAResources(ctx context.Context, p ListHAResourcesParams) ([]HAResource, error) {
+	var out []HAResource
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/ha/resources", &p, &out)
 	return out, err
 }
 
-// HAResourceListItem is an element of the result of [Client.ListHAResources].
-type HAResourceListItem struct {
-	SID string `json:"sid"`
+// HAResource is an element of the result of [Client.ListHAResources].
+type HAResource struct {
+	SID           string  `json:"sid"`
+	Type          string  `json:"type"`
+	AutoRebalance *bool   `json:"auto-rebalance,omitempty"` // Default true.
+	Comment       *string `json:"comment,omitempty"`
+	Digest        *string `json:"digest,omitempty"`
+	Failback      *bool   `json:"failback,omitempty"` // Default true.
+	Group         *string `json:"group,omitempty"`
+	MaxRelocate   *int64  `json:"max_relocate,omitempty"`
+	MaxRestart    *int64  `json:"max_restart,omitempty"`
+	State         *string `json:"state,omitempty"` // One of started, stopped, enabled, disabled, ignored.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -183,22 +192,6 @@ func (c *Client) GetHAResource(ctx context.Context, p GetHAResourceParams) (*HAR
 		return nil, err
 	}
 	return out, nil
-}
-
-// HAResource is the result of [Client.GetHAResource].
-type HAResource struct {
-	Digest        string  `json:"digest"`
-	SID           string  `json:"sid"`
-	Type          string  `json:"type"`
-	AutoRebalance *bool   `json:"auto-rebalance,omitempty"` // Default true. Since 9.2.
-	Comment       *string `json:"comment,omitempty"`
-	Failback      *bool   `json:"failback,omitempty"` // Default true. Since 9.1.
-	Group         *string `json:"group,omitempty"`
-	MaxRelocate   *int64  `json:"max_relocate,omitempty"`
-	MaxRestart    *int64  `json:"max_restart,omitempty"`
-	State         *string `json:"state,omitempty"` // One of started, stopped, enabled, disabled, ignored.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateHAResourceParams are the parameters of [Client.UpdateHAResource].
@@ -316,15 +309,25 @@ type ListHARulesParams struct {
 // Needs Sys.Audit on /. Since 9.1.
 //
 //api:operation GET /cluster/ha/rules
-func (c *Client) ListHARules(ctx context.Context, p ListHARulesParams) ([]HARuleListItem, error) {
-	var out []HARuleListItem
+func (c *Client) ListHARules(ctx context.Context, p ListHARulesParams) ([]HARule, error) {
+	var out []HARule
 	err := c.rest.Call(ctx, http.MethodGet, "/cluster/ha/rules", &p, &out)
 	return out, err
 }
 
-// HARuleListItem is an element of the result of [Client.ListHARules].
-type HARuleListItem struct {
-	Rule string `json:"rule"`
+// HARule is an element of the result of [Client.ListHARules].
+type HARule struct {
+	Rule      string              `json:"rule"`
+	Type      string              `json:"type"`               // One of node-affinity, resource-affinity.
+	Affinity  *string             `json:"affinity,omitempty"` // One of positive, negative. Only for resource-affinity.
+	Comment   *string             `json:"comment,omitempty"`  // At most 4096 characters.
+	Digest    *string             `json:"digest,omitempty"`
+	Disable   *bool               `json:"disable,omitempty"`
+	Errors    map[string][]string `json:"errors,omitempty"`
+	Nodes     []string            `json:"nodes,omitempty" px:"list"` // Only for node-affinity.
+	Order     *int64              `json:"order,omitempty"`
+	Resources []string            `json:"resources,omitempty" px:"list"`
+	Strict    *bool               `json:"strict,omitempty"` // Default false. Only for node-affinity.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -366,14 +369,6 @@ func (c *Client) GetHARule(ctx context.Context, p GetHARuleParams) (*HARule, err
 		return nil, err
 	}
 	return out, nil
-}
-
-// HARule is the result of [Client.GetHARule].
-type HARule struct {
-	Rule string `json:"rule"`
-	Type string `json:"type"` // One of node-affinity, resource-affinity.
-
-	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // UpdateHARuleParams are the parameters of [Client.UpdateHARule].

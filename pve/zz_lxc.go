@@ -906,7 +906,8 @@ func (c *Client) GetContainerFirewallOptions(ctx context.Context, p GetContainer
 
 // GuestFirewallOptions is the result of [Client.GetContainerFirewallOptions].
 type GuestFirewallOptions struct {
-	DHCP        *bool   `json:"dhcp,omitempty"`   // Default false.
+	DHCP        *bool   `json:"dhcp,omitempty"` // Default false.
+	Digest      *string `json:"digest,omitempty"`
 	Enable      *bool   `json:"enable,omitempty"` // Default false.
 	IPFilter    *bool   `json:"ipfilter,omitempty"`
 	LogLevelIn  *string `json:"log_level_in,omitempty"`  // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
@@ -1569,7 +1570,9 @@ func (c *Client) ListContainerSnapshots(ctx context.Context, p ListContainerSnap
 type ContainerSnapshotListItem struct {
 	Description string  `json:"description"`
 	Name        string  `json:"name"`
+	Digest      *string `json:"digest,omitempty"`
 	Parent      *string `json:"parent,omitempty"`
+	Running     *bool   `json:"running,omitempty"`
 	SnapTime    *int64  `json:"snaptime,omitempty"` // Seconds since 1970.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.

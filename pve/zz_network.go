@@ -43,9 +43,11 @@ type NodeNetworkListItem struct {
 	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
 	BridgeARPNDSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"`
 	BridgeAccess         *int64   `json:"bridge-access,omitempty"`
+	BridgeFd             *int64   `json:"bridge_fd,omitempty"`
 	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`
 	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"`
 	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list"`
+	BridgeSTP            *string  `json:"bridge_stp,omitempty"`
 	BridgeUnicastFlood   *bool    `json:"bridge-unicast-flood,omitempty"`
 	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list"`
 	BridgeVLANAware      *bool    `json:"bridge_vlan_aware,omitempty"`
@@ -57,6 +59,7 @@ type NodeNetworkListItem struct {
 	Families             []string `json:"families,omitempty"` // Any of inet, inet6.
 	Gateway              *string  `json:"gateway,omitempty"`  // An IPv4 address.
 	Gateway6             *string  `json:"gateway6,omitempty"` // An IPv6 address.
+	IPAM                 *string  `json:"ipam,omitempty"`
 	LinkType             *string  `json:"link-type,omitempty"`
 	MTU                  *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
 	Method               *string  `json:"method,omitempty"`   // One of loopback, dhcp, manual, static, auto.
@@ -73,6 +76,7 @@ type NodeNetworkListItem struct {
 	Priority             *int64   `json:"priority,omitempty"`
 	Slaves               []string `json:"slaves,omitempty" px:"list"`
 	UplinkID             *string  `json:"uplink-id,omitempty"`
+	VLANAware            *bool    `json:"vlanaware,omitempty"`
 	VLANID               *int64   `json:"vlan-id,omitempty"`       // 1 to 4094.
 	VLANProtocol         *string  `json:"vlan-protocol,omitempty"` // One of 802.1ad, 802.1q.
 	VLANRawDevice        *string  `json:"vlan-raw-device,omitempty"`
@@ -184,8 +188,60 @@ func (c *Client) GetNodeNetwork(ctx context.Context, p GetNodeNetworkParams) (*N
 
 // NodeNetwork is the result of [Client.GetNodeNetwork].
 type NodeNetwork struct {
-	Method string `json:"method"`
-	Type   string `json:"type"`
+	Type      string  `json:"type"` // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
+	Active    *bool   `json:"active,omitempty"`
+	Address   *string `json:"address,omitempty"`  // An IPv4 address. Needs netmask as well.
+	Address6  *string `json:"address6,omitempty"` // An IPv6 address. Needs netmask6 as well.
+	Autostart *bool   `json:"autostart,omitempty"`
+	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
+	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
+	BondMode             *string  `json:"bond_mode,omitempty"`
+	BondPrimary          *string  `json:"bond-primary,omitempty"`
+	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
+	BridgeARPNDSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"`
+	BridgeAccess         *int64   `json:"bridge-access,omitempty"`
+	BridgeFd             *int64   `json:"bridge_fd,omitempty"`
+	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`
+	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"`
+	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list"`
+	BridgeSTP            *string  `json:"bridge_stp,omitempty"`
+	BridgeUnicastFlood   *bool    `json:"bridge-unicast-flood,omitempty"`
+	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list"`
+	BridgeVLANAware      *bool    `json:"bridge_vlan_aware,omitempty"`
+	CIDR                 *string  `json:"cidr,omitempty"`  // An IPv4 address with prefix length.
+	CIDR6                *string  `json:"cidr6,omitempty"` // An IPv6 address with prefix length.
+	Comments             *string  `json:"comments,omitempty"`
+	Comments6            *string  `json:"comments6,omitempty"`
+	Exists               *bool    `json:"exists,omitempty"`
+	Families             []string `json:"families,omitempty"` // Any of inet, inet6.
+	Gateway              *string  `json:"gateway,omitempty"`  // An IPv4 address.
+	Gateway6             *string  `json:"gateway6,omitempty"` // An IPv6 address.
+	IPAM                 *string  `json:"ipam,omitempty"`
+	Iface                *string  `json:"iface,omitempty"` // 2 to 20 characters.
+	LinkType             *string  `json:"link-type,omitempty"`
+	MTU                  *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
+	Method               *string  `json:"method,omitempty"`   // One of loopback, dhcp, manual, static, auto.
+	Method6              *string  `json:"method6,omitempty"`  // One of loopback, dhcp, manual, static, auto.
+	Netmask              *string  `json:"netmask,omitempty"`  // Needs address as well.
+	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
+	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list"`
+	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
+	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
+	OVSPorts             []string `json:"ovs_ports,omitempty" px:"list"`
+	OVSTag               *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
+	Options              []string `json:"options,omitempty"`
+	Options6             []string `json:"options6,omitempty"`
+	Priority             *int64   `json:"priority,omitempty"`
+	Slaves               []string `json:"slaves,omitempty" px:"list"`
+	UplinkID             *string  `json:"uplink-id,omitempty"`
+	VLANAware            *bool    `json:"vlanaware,omitempty"`
+	VLANID               *int64   `json:"vlan-id,omitempty"`       // 1 to 4094.
+	VLANProtocol         *string  `json:"vlan-protocol,omitempty"` // One of 802.1ad, 802.1q.
+	VLANRawDevice        *string  `json:"vlan-raw-device,omitempty"`
+	VXLANID              *int64   `json:"vxlan-id,omitempty"`
+	VXLANLocalTunnelIP   *string  `json:"vxlan-local-tunnelip,omitempty"`
+	VXLANPhysDev         *string  `json:"vxlan-physdev,omitempty"`
+	VXLANSvcNodeIP       *string  `json:"vxlan-svcnodeip,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

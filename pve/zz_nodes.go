@@ -28,11 +28,13 @@ type NodeListItem struct {
 	Node           string   `json:"node"`
 	Status         string   `json:"status"`        // One of unknown, online, offline.
 	CPU            *float64 `json:"cpu,omitempty"` // A fraction: 1 is all.
+	ID             *string  `json:"id,omitempty"`
 	Level          *string  `json:"level,omitempty"`
 	MaxCPU         *int64   `json:"maxcpu,omitempty"`
 	MaxMem         *uint64  `json:"maxmem,omitempty"` // Bytes.
 	Mem            *uint64  `json:"mem,omitempty"`    // Bytes.
 	SSLFingerprint *string  `json:"ssl_fingerprint,omitempty"`
+	Type           *string  `json:"type,omitempty"`
 	Uptime         *int64   `json:"uptime,omitempty"` // Seconds.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
@@ -620,6 +622,7 @@ type NodeStatus struct {
 	PVEVersion    string                  `json:"pveversion"`
 	RootFS        NodeStatusRootFS        `json:"rootfs"`
 	Idle          *int64                  `json:"idle,omitempty"`
+	KSM           *NodeStatusKSM          `json:"ksm,omitempty"`
 	KVersion      *string                 `json:"kversion,omitempty"`
 	Swap          *NodeStatusSwap         `json:"swap,omitempty"`
 	Uptime        *int64                  `json:"uptime,omitempty"` // Seconds.
@@ -638,10 +641,16 @@ type NodeStatusBootInfo struct {
 
 // NodeStatusCPUInfo is part of the result of [Client.GetNodeStatus].
 type NodeStatusCPUInfo struct {
-	CPUs    int64  `json:"cpus"`
-	Cores   int64  `json:"cores"`
-	Model   string `json:"model"`
-	Sockets int64  `json:"sockets"`
+	CPUs    int64    `json:"cpus"`
+	Cores   int64    `json:"cores"`
+	Model   string   `json:"model"`
+	Sockets int64    `json:"sockets"`
+	Family  *string  `json:"family,omitempty"`
+	Flags   *string  `json:"flags,omitempty"`
+	Hvm     *string  `json:"hvm,omitempty"`
+	Mhz     *float64 `json:"mhz,omitempty"`
+	UserHz  *int64   `json:"user_hz,omitempty"`
+	Vendor  *string  `json:"vendor,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -652,6 +661,13 @@ type NodeStatusCurrentKernel struct {
 	Release string `json:"release"`
 	SysName string `json:"sysname"`
 	Version string `json:"version"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// NodeStatusKSM is part of the result of [Client.GetNodeStatus].
+type NodeStatusKSM struct {
+	Shared uint64 `json:"shared"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

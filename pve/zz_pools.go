@@ -37,11 +37,41 @@ type PoolListItem struct {
 
 // PoolMember is part of the result of [Client.ListPools].
 type PoolMember struct {
-	ID      string  `json:"id"`
-	Node    string  `json:"node"`
-	Type    string  `json:"type"` // One of qemu, lxc, openvz, storage.
-	Storage *string `json:"storage,omitempty"`
-	VMID    *int64  `json:"vmid,omitempty"`
+	ID          string   `json:"id"`
+	Type        string   `json:"type"` // One of node, storage, pool, qemu, lxc, openvz, sdn, network.
+	CGroupMode  *int64   `json:"cgroup-mode,omitempty"`
+	CPU         *float64 `json:"cpu,omitempty"` // At least 0. A fraction: 1 is all.
+	Content     []string `json:"content,omitempty" px:"list"`
+	Disk        *uint64  `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead    *uint64  `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite   *uint64  `json:"diskwrite,omitempty"` // Bytes.
+	HAState     *string  `json:"hastate,omitempty"`
+	HostArch    *string  `json:"host-arch,omitempty"` // One of x86_64, aarch64. Default x86_64.
+	Level       *string  `json:"level,omitempty"`
+	Lock        *string  `json:"lock,omitempty"`
+	MaxCPU      *float64 `json:"maxcpu,omitempty"`  // At least 0.
+	MaxDisk     *uint64  `json:"maxdisk,omitempty"` // At least 0. Bytes.
+	MaxMem      *uint64  `json:"maxmem,omitempty"`  // Bytes.
+	Mem         *uint64  `json:"mem,omitempty"`     // At least 0. Bytes.
+	MemHost     *uint64  `json:"memhost,omitempty"` // At least 0. Bytes.
+	Name        *string  `json:"name,omitempty"`
+	NetIn       *uint64  `json:"netin,omitempty"`  // Bytes.
+	NetOut      *uint64  `json:"netout,omitempty"` // Bytes.
+	Network     *string  `json:"network,omitempty"`
+	NetworkType *string  `json:"network-type,omitempty"` // One of fabric, zone.
+	Node        *string  `json:"node,omitempty"`
+	PluginType  *string  `json:"plugintype,omitempty"`
+	Pool        *string  `json:"pool,omitempty"`
+	Protocol    *string  `json:"protocol,omitempty"`
+	SDN         *string  `json:"sdn,omitempty"`
+	Shared      *bool    `json:"shared,omitempty"`
+	Status      *string  `json:"status,omitempty"`
+	Storage     *string  `json:"storage,omitempty"`
+	Tags        []string `json:"tags,omitempty" px:"list"`
+	Template    *bool    `json:"template,omitempty"` // Default false.
+	Uptime      *int64   `json:"uptime,omitempty"`   // Seconds.
+	VMID        *int64   `json:"vmid,omitempty"`     // 100 to 999999999.
+	ZoneType    *string  `json:"zone-type,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -33,10 +33,12 @@ func (c *Client) ListVMs(ctx context.Context, p ListVMsParams) ([]VMListItem, er
 
 // VMListItem is an element of the result of [Client.ListVMs].
 type VMListItem struct {
-	Status             string   `json:"status"` // One of stopped, running.
-	VMID               int64    `json:"vmid"`   // 100 to 999999999.
+	Status             string   `json:"status"`                // One of stopped, running.
+	VMID               int64    `json:"vmid"`                  // 100 to 999999999.
+	BalloonMin         *uint64  `json:"balloon_min,omitempty"` // Bytes.
 	CPU                *float64 `json:"cpu,omitempty"`
 	CPUs               *float64 `json:"cpus,omitempty"`
+	Disk               *uint64  `json:"disk,omitempty"`      // Bytes.
 	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
 	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
 	Lock               *string  `json:"lock,omitempty"`
@@ -58,6 +60,7 @@ type VMListItem struct {
 	RunningMachine     *string  `json:"running-machine,omitempty"`
 	RunningQEMU        *string  `json:"running-qemu,omitempty"`
 	Serial             *bool    `json:"serial,omitempty"`
+	Shares             *int64   `json:"shares,omitempty"`
 	Tags               []string `json:"tags,omitempty" px:"list"`
 	Template           *bool    `json:"template,omitempty"` // Default false.
 	Uptime             *int64   `json:"uptime,omitempty"`   // Seconds.

@@ -148,8 +148,9 @@ func (c *Client) VMAgentFileRead(ctx context.Context, p VMAgentFileReadParams) (
 
 // VMAgentFileReadResult is the result of [Client.VMAgentFileRead].
 type VMAgentFileReadResult struct {
-	Content   string `json:"content"`
-	Truncated *bool  `json:"truncated,omitempty"`
+	Content   string  `json:"content"`
+	BytesRead *uint64 `json:"bytes-read,omitempty"` // Bytes.
+	Truncated *bool   `json:"truncated,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

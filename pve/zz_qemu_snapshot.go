@@ -30,7 +30,9 @@ func (c *Client) ListVMSnapshots(ctx context.Context, p ListVMSnapshotsParams) (
 type VMSnapshotListItem struct {
 	Description string  `json:"description"`
 	Name        string  `json:"name"`
+	Digest      *string `json:"digest,omitempty"`
 	Parent      *string `json:"parent,omitempty"`
+	Running     *bool   `json:"running,omitempty"`
 	SnapTime    *int64  `json:"snaptime,omitempty"` // Seconds since 1970.
 	VMState     *bool   `json:"vmstate,omitempty"`
 

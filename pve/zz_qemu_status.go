@@ -49,38 +49,50 @@ func (c *Client) GetVMStatusCurrent(ctx context.Context, p GetVMStatusCurrentPar
 
 // VMStatusCurrent is the result of [Client.GetVMStatusCurrent].
 type VMStatusCurrent struct {
-	HA                 GuestHAStatus `json:"ha"`
-	Status             string        `json:"status"` // One of stopped, running.
-	VMID               int64         `json:"vmid"`   // 100 to 999999999.
-	Agent              *bool         `json:"agent,omitempty"`
-	CPU                *float64      `json:"cpu,omitempty"`
-	CPUs               *float64      `json:"cpus,omitempty"`
-	Clipboard          *string       `json:"clipboard,omitempty"` // Always vnc.
-	DiskRead           *uint64       `json:"diskread,omitempty"`  // Bytes.
-	DiskWrite          *uint64       `json:"diskwrite,omitempty"` // Bytes.
-	Lock               *string       `json:"lock,omitempty"`
-	MaxDisk            *uint64       `json:"maxdisk,omitempty"` // Bytes.
-	MaxMem             *uint64       `json:"maxmem,omitempty"`  // Bytes.
-	Mem                *uint64       `json:"mem,omitempty"`     // Bytes.
-	MemHost            *uint64       `json:"memhost,omitempty"` // Bytes. Since 9.1.
-	Name               *string       `json:"name,omitempty"`
-	NetIn              *uint64       `json:"netin,omitempty"`  // Bytes.
-	NetOut             *uint64       `json:"netout,omitempty"` // Bytes.
-	PID                *int64        `json:"pid,omitempty"`
-	PressureCPUFull    *float64      `json:"pressurecpufull,omitempty"`    // Since 9.1.
-	PressureCPUSome    *float64      `json:"pressurecpusome,omitempty"`    // Since 9.1.
-	PressureIOFull     *float64      `json:"pressureiofull,omitempty"`     // Since 9.1.
-	PressureIOSome     *float64      `json:"pressureiosome,omitempty"`     // Since 9.1.
-	PressureMemoryFull *float64      `json:"pressurememoryfull,omitempty"` // Since 9.1.
-	PressureMemorySome *float64      `json:"pressurememorysome,omitempty"` // Since 9.1.
-	QMPStatus          *string       `json:"qmpstatus,omitempty"`
-	RunningMachine     *string       `json:"running-machine,omitempty"`
-	RunningQEMU        *string       `json:"running-qemu,omitempty"`
-	SPICE              *bool         `json:"spice,omitempty"`
-	Serial             *bool         `json:"serial,omitempty"`
-	Tags               []string      `json:"tags,omitempty" px:"list"`
-	Template           *bool         `json:"template,omitempty"` // Default false.
-	Uptime             *int64        `json:"uptime,omitempty"`   // Seconds.
+	HA                 GuestHAStatus                 `json:"ha"`
+	Status             string                        `json:"status"` // One of stopped, running.
+	VMID               int64                         `json:"vmid"`   // 100 to 999999999.
+	Agent              *bool                         `json:"agent,omitempty"`
+	BalloonMin         *uint64                       `json:"balloon_min,omitempty"` // Bytes.
+	CPU                *float64                      `json:"cpu,omitempty"`
+	CPUs               *float64                      `json:"cpus,omitempty"`
+	Clipboard          *string                       `json:"clipboard,omitempty"` // Always vnc.
+	Disk               *uint64                       `json:"disk,omitempty"`      // Bytes.
+	DiskRead           *uint64                       `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64                       `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string                       `json:"lock,omitempty"`
+	MaxDisk            *uint64                       `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64                       `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *uint64                       `json:"mem,omitempty"`     // Bytes.
+	MemHost            *uint64                       `json:"memhost,omitempty"` // Bytes. Since 9.1.
+	NICs               map[string]VMStatusCurrentNIC `json:"nics,omitempty"`
+	Name               *string                       `json:"name,omitempty"`
+	NetIn              *uint64                       `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64                       `json:"netout,omitempty"` // Bytes.
+	PID                *int64                        `json:"pid,omitempty"`
+	PressureCPUFull    *float64                      `json:"pressurecpufull,omitempty"`    // Since 9.1.
+	PressureCPUSome    *float64                      `json:"pressurecpusome,omitempty"`    // Since 9.1.
+	PressureIOFull     *float64                      `json:"pressureiofull,omitempty"`     // Since 9.1.
+	PressureIOSome     *float64                      `json:"pressureiosome,omitempty"`     // Since 9.1.
+	PressureMemoryFull *float64                      `json:"pressurememoryfull,omitempty"` // Since 9.1.
+	PressureMemorySome *float64                      `json:"pressurememorysome,omitempty"` // Since 9.1.
+	QMPStatus          *string                       `json:"qmpstatus,omitempty"`
+	RunningMachine     *string                       `json:"running-machine,omitempty"`
+	RunningQEMU        *string                       `json:"running-qemu,omitempty"`
+	SPICE              *bool                         `json:"spice,omitempty"`
+	Serial             *bool                         `json:"serial,omitempty"`
+	Shares             *int64                        `json:"shares,omitempty"`
+	Tags               []string                      `json:"tags,omitempty" px:"list"`
+	Template           *bool                         `json:"template,omitempty"` // Default false.
+	Uptime             *int64                        `json:"uptime,omitempty"`   // Seconds.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// VMStatusCurrentNIC is part of the result of [Client.GetVMStatusCurrent].
+type VMStatusCurrentNIC struct {
+	NetIn  *uint64 `json:"netin,omitempty"`  // Bytes.
+	NetOut *uint64 `json:"netout,omitempty"` // Bytes.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }

@@ -102,6 +102,7 @@ type VolumeListItem struct {
 	VolID           string                      `json:"volid"`
 	ApproximateSize *uint64                     `json:"approximate-size,omitempty"` // Bytes. Since 9.2.
 	CTime           *int64                      `json:"ctime,omitempty"`            // At least 0.
+	Content         *string                     `json:"content,omitempty"`
 	Encrypted       *string                     `json:"encrypted,omitempty"`
 	Notes           *string                     `json:"notes,omitempty"`
 	Parent          *string                     `json:"parent,omitempty"`
@@ -628,6 +629,7 @@ type Storage struct {
 	Port                  *int64          `json:"port,omitempty"` // 1 to 65535.
 	Portal                *string         `json:"portal,omitempty"`
 	Preallocation         *string         `json:"preallocation,omitempty"` // One of off, metadata, falloc, full. Default metadata.
+	Priority              *int64          `json:"priority,omitempty"`
 	PruneBackups          *PruneRules     `json:"prune-backups,omitempty"`
 	SMBVersion            *string         `json:"smbversion,omitempty"` // One of default, 2.0, 2.1, 3, 3.0, 3.11. Default default.
 	SafeRemove            *bool           `json:"saferemove,omitempty"`

@@ -48,7 +48,9 @@ type TaskListItem struct {
 	UPID      UPID    `json:"upid"`
 	User      string  `json:"user"`
 	EndTime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
+	Saved     *bool   `json:"saved,omitempty"`
 	Status    *string `json:"status,omitempty"`
+	TokenID   *string `json:"tokenid,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
@@ -148,6 +150,7 @@ type TaskStatus struct {
 	UPID       UPID    `json:"upid"`
 	User       string  `json:"user"`
 	ExitStatus *string `json:"exitstatus,omitempty"`
+	TokenID    *string `json:"tokenid,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
