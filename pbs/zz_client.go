@@ -36,6 +36,7 @@ func NewClient(endpoint string, opts ...Option) (*Client, error) {
 		TokenScheme:    "PBSAPIToken",
 		TokenSeparator: ":",
 		CookieName:     "PBSAuthCookie",
+		Version:        "4",
 	}, endpoint, opts...)
 	if err != nil {
 		return nil, err
@@ -118,6 +119,7 @@ var (
 	ErrNoQuorum         = rest.ErrNoQuorum
 	ErrTimeout          = rest.ErrTimeout
 	ErrNotImplemented   = rest.ErrNotImplemented
+	ErrUnknownToServer  = rest.ErrUnknownToServer
 	ErrRemoved          = rest.ErrRemoved
 	ErrNotAPI           = rest.ErrNotAPI
 	ErrWorkerStart      = rest.ErrWorkerStart

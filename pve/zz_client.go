@@ -36,6 +36,8 @@ func NewClient(endpoint string, opts ...Option) (*Client, error) {
 		TokenScheme:    "PVEAPIToken",
 		TokenSeparator: "=",
 		CookieName:     "PVEAuthCookie",
+		Version:        "9.2",
+		Since:          since,
 	}, endpoint, opts...)
 	if err != nil {
 		return nil, err
@@ -118,6 +120,7 @@ var (
 	ErrNoQuorum         = rest.ErrNoQuorum
 	ErrTimeout          = rest.ErrTimeout
 	ErrNotImplemented   = rest.ErrNotImplemented
+	ErrUnknownToServer  = rest.ErrUnknownToServer
 	ErrRemoved          = rest.ErrRemoved
 	ErrNotAPI           = rest.ErrNotAPI
 	ErrWorkerStart      = rest.ErrWorkerStart

@@ -243,7 +243,16 @@ func Marshal(doc *openapi3.T) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return []byte(sb.String()), nil
+	// JSON leaves these characters alone, tools that read JSON as YAML do not.
+	var out strings.Builder
+	for _, r := range sb.String() {
+		if r >= 0x7f && r <= 0x9f || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			fmt.Fprintf(&out, `\u%04x`, r)
+		} else {
+			out.WriteRune(r)
+		}
+	}
+	return []byte(out.String()), nil
 }
 
 func cloneOperation(op *apidoc.Operation) *apidoc.Operation {

@@ -238,3 +238,22 @@ func TestDocumentKeepsWhatOpenAPICannotSay(t *testing.T) {
 	assert.Equal(t, `^(?:a|b)$`, props["plain"].Value.Pattern)
 	assert.Equal(t, ",", props["list"].Value.Extensions[XList])
 }
+
+func TestMarshalForReadersOfYAML(t *testing.T) {
+	t.Parallel()
+	op := &apidoc.Operation{
+		Method: "GET", Path: "/x", Description: "A\u0085line \u007f<&>", Parameters: object(nil),
+		Returns: &apidoc.Schema{Type: "string", Pattern: "[^\x00-\x1f\x7f]+"},
+	}
+	built, err := Build(parse(t, op), Options{})
+	require.NoError(t, err)
+	data, err := Marshal(built.Doc)
+	require.NoError(t, err)
+	for _, r := range string(data) {
+		assert.True(t, r == '\n' || r >= ' ' && r < 0x7f || r > 0x9f, "%q", r)
+	}
+	assert.Contains(t, string(data), `\u0085line \u007f<&>`)
+	again, err := Load(data)
+	require.NoError(t, err)
+	assert.Equal(t, op.Description, again.Paths.Value("/x").Get.Description)
+}

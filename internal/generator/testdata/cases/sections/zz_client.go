@@ -136,6 +136,7 @@ var (
 	ErrNoQuorum         = rest.ErrNoQuorum
 	ErrTimeout          = rest.ErrTimeout
 	ErrNotImplemented   = rest.ErrNotImplemented
+	ErrUnknownToServer  = rest.ErrUnknownToServer
 	ErrRemoved          = rest.ErrRemoved
 	ErrNotAPI           = rest.ErrNotAPI
 	ErrWorkerStart      = rest.ErrWorkerStart
