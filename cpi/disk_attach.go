@@ -63,16 +63,15 @@ func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (r
 
 func (c *CPI) attach(ctx context.Context, v *view, g, holder guest, disk rpc.DiskCID) error {
 	what := fmt.Sprintf("attach disk %s to %s", disk, g)
-	hc, vc, err := c.configs(ctx, holder, g)
+	source, back, vc, err := c.attachInput(ctx, v, g, holder)
 	if err != nil {
 		return c.explain(err, what, need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Audit", fmt.Sprintf("/vms/%d", holder.vmid)})
 	}
-	source, ok := hc.drive(holderSlot)
 	if _, attached := vc.serial(string(disk)); !attached {
-		if volume := hc.returning(); volume != "" {
-			return rpc.CloudError("disk %s: its volume %s is on its way back to %s: detach the disk from the VM that had it, or delete that VM, once more", disk, volume, holder)
+		if back != "" {
+			return rpc.CloudError("disk %s: its volume %s is on its way back to %s: detach the disk from the VM that had it, or delete that VM, once more", disk, back, holder)
 		}
-		if !ok {
+		if source.volume == "" {
 			return rpc.CloudError("disk %s: its holder, %s, has no volume any more", disk, holder)
 		}
 		if err := reachable(v, g, holder, disk, source); err != nil {
@@ -119,14 +118,49 @@ func (c *CPI) attach(ctx context.Context, v *view, g, holder guest, disk rpc.Dis
 	return nil
 }
 
-// configs reads two configurations at once.
-func (c *CPI) configs(ctx context.Context, a, b guest) (ca, cb *guestConfig, err error) {
+// attachInput reads the configuration of the VM, and the drive of the holder with
+// the volume that may be on its way back to it. A holder on a node that is down
+// cannot be asked; its volume is looked up on the storage that the holder's tags
+// name, and its drive has the default options then.
+func (c *CPI) attachInput(ctx context.Context, v *view, g, holder guest) (source drive, back string, vc *guestConfig, err error) {
 	var wg sync.WaitGroup
-	var errA, errB error
-	wg.Go(func() { ca, errA = c.config(ctx, a) })
-	wg.Go(func() { cb, errB = c.config(ctx, b) })
+	var errHolder, errVM error
+	wg.Go(func() {
+		if !v.online(holder.node) {
+			source, errHolder = c.strandedDrive(ctx, v, g.node, holder)
+			return
+		}
+		hc, err := c.config(ctx, holder)
+		if err != nil {
+			errHolder = err
+			return
+		}
+		source, _ = hc.drive(holderSlot)
+		back = hc.returning()
+	})
+	wg.Go(func() { vc, errVM = c.config(ctx, g) })
 	wg.Wait()
-	return ca, cb, errors.Join(errA, errB)
+	return source, back, vc, errors.Join(errHolder, errVM)
+}
+
+// strandedDrive finds the volume of a holder whose node is down, as another node
+// sees it.
+func (c *CPI) strandedDrive(ctx context.Context, v *view, node string, holder guest) (drive, error) {
+	storage := v.storageOf(holder.tags)
+	s, ok := v.store(storage, node)
+	if !ok || !s.shared {
+		return drive{}, rpc.CloudError("node %s is offline, and with it storage %s of the disk", holder.node, storage).OKToRetry(true)
+	}
+	list, err := call(ctx, c, c.pve.ListVolumes, pve.ListVolumesParams{Node: node, Storage: storage, Content: new("images"), VMID: new(holder.vmid)})
+	if err != nil {
+		return drive{}, err
+	}
+	if len(list) != 1 {
+		return drive{}, rpc.CloudError("node %s is offline, and storage %s has %d volumes of %s: which one is the disk is known there alone",
+			holder.node, storage, len(list), holder).OKToRetry(true)
+	}
+	c.log.Printf("%s is offline, its volume is %s", holder, list[0].VolID)
+	return newDrive(list[0].VolID, "", DriveOptions{}, s.kind), nil
 }
 
 // reachable refuses a disk that the VM's node cannot see.

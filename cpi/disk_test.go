@@ -343,6 +343,23 @@ func TestGuestThatDoesNotLetGoOfADisk(t *testing.T) {
 	})
 }
 
+func TestAttachWhenTheHoldersNodeIsDown(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := t.Context()
+	stemcell := b.stemcell()
+	disk := b.disk("")
+	require.NoError(t, b.srv.EditVM(b.holder(disk), func(g *pvetest.VM) { g.Node = "n3" }))
+	vm, _, err := b.CreateVM(ctx, order(stemcell, "agent", `{"cpu":1,"ram":512,"nodes":["n1"],"ephemeral_disk":{"size":2048}}`))
+	require.NoError(t, err)
+	b.srv.SetNodeOnline("n3", false)
+	assert.True(t, got(b.HasVM(ctx, vm))(t))
+	_, err = b.AttachDisk(ctx, vm, disk)
+	require.NoError(t, err)
+	assert.Equal(t, []rpc.DiskCID{disk}, got(b.GetDisks(ctx, vm))(t))
+	require.NoError(t, b.DetachDisk(ctx, vm, disk))
+}
+
 // Every write of the disk methods fails once, one after the other; the Director's
 // next try succeeds, and nothing is lost or left.
 func TestDiskMethodsSurviveFaults(t *testing.T) {

@@ -16,7 +16,8 @@ func newView(rows []pve.ClusterResourceListItem) *view {
 	v := &view{}
 	for _, r := range rows {
 		switch r.Type {
-		case "qemu":
+		case "qemu", "lxc":
+			// A container is nothing of ours, but its VMID is taken all the same.
 			v.guests = append(v.guests, guest{
 				vmid: or(r.VMID), node: or(r.Node), name: or(r.Name), status: or(r.Status), lock: or(r.Lock),
 				tags: r.Tags, template: or(r.Template), maxmem: or(r.MaxMem),
@@ -114,6 +115,7 @@ type change struct {
 	virtio      map[int]drive
 	template    *bool
 	protection  *bool
+	osType      *string
 	digest      string
 }
 
@@ -121,7 +123,7 @@ type change struct {
 func (c *CPI) updateConfig(ctx context.Context, g guest, ch change) error {
 	p := pve.UpdateVMConfigParams{
 		Node: g.node, VMID: g.vmid, Tags: ch.tags, Description: ch.description, Delete: ch.delete, Revert: ch.revert,
-		Template: ch.template, Protection: ch.protection,
+		Template: ch.template, Protection: ch.protection, OSType: ch.osType,
 	}
 	if ch.digest != "" {
 		p.Digest = new(ch.digest)

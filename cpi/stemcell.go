@@ -318,7 +318,7 @@ func (c *CPI) importTemplate(ctx context.Context, s templateSpec, source string)
 func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error {
 	path := fmt.Sprintf("/vms/%d", g.vmid)
 	what := fmt.Sprintf("finish the template %s of %s", g, s.cid)
-	ch := change{}
+	ch := change{osType: new("l26")}
 	if linkable(s.at.root.kind) {
 		if err := perform(ctx, c, c.pve.ConvertVMToTemplate, pve.ConvertVMToTemplateParams{Node: g.node, VMID: g.vmid}); err != nil {
 			return c.explain(err, what, need{"VM.Allocate", path})

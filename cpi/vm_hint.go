@@ -25,7 +25,7 @@ func (c *CPI) hintFile(cid vmCID) string {
 // rememberNode notes the node of a VM.
 func (c *CPI) rememberNode(cid vmCID, node string) {
 	file := c.hintFile(cid)
-	if file == "" || os.MkdirAll(filepath.Dir(file), 0o700) != nil {
+	if file == "" || privateDir(c.cfg.LockDir, filepath.Dir(file)) != nil {
 		return
 	}
 	// A failure costs one request later.
@@ -103,7 +103,7 @@ func (c *CPI) rememberTry(agent string, tried place, places []place) (left bool)
 		c.forgetTries(agent)
 		return left
 	}
-	if os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+	if privateDir(c.cfg.LockDir, filepath.Dir(file)) == nil {
 		nodes := append(c.tries(agent), tried.node)
 		_ = os.WriteFile(file, []byte(strings.Join(nodes, "\n")), 0o600)
 	}
