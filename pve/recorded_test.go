@@ -422,3 +422,92 @@ func scalarText(x any) string {
 type transportFunc func(*http.Request) (*http.Response, error)
 
 func (f transportFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// TestRecordedAnswersInOtherShapes reads the recorded answers with their scalars written
+// in every other way that servers have been seen to write them.
+func TestRecordedAnswersInOtherShapes(t *testing.T) {
+	t.Parallel()
+	operations := readOperations(t)
+	exchanges := readExchanges(t, "testdata/pve-9.2.jsonl")
+	for _, tt := range []struct {
+		name  string
+		write func(scalar any) any
+	}{
+		{name: "numbers in quotes", write: onNumbers(func(n json.Number) any { return n.String() })},
+		{name: "integers with exponents", write: onNumbers(func(n json.Number) any { return json.Number(withExponent(n.String())) })},
+		{name: "integers with exponents in quotes", write: onNumbers(func(n json.Number) any { return withExponent(n.String()) })},
+		{name: "integers with fractions", write: onNumbers(func(n json.Number) any {
+			if strings.ContainsAny(n.String(), ".eE") {
+				return n
+			}
+			return n + ".0"
+		})},
+		{name: "numbers without quotes", write: func(scalar any) any {
+			text, _ := scalar.(string)
+			if n, err := strconv.ParseInt(text, 10, 64); err == nil && strconv.FormatInt(n, 10) == text {
+				return json.Number(text)
+			}
+			return scalar
+		}},
+		{name: "nothing but nulls", write: func(any) any { return nil }},
+		{name: "texts with blanks around", write: func(scalar any) any {
+			if n, ok := scalar.(json.Number); ok {
+				return " " + n.String() + "\n"
+			}
+			return scalar
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, e := range exchanges {
+				var answer map[string]any
+				require.NoError(t, decodeNumbers(e.Answer.JSON, &answer))
+				raw, err := json.Marshal(rewrite(answer, tt.write))
+				require.NoError(t, err)
+				e.Answer.JSON = raw
+				if faults := operations.replay(t, e); len(faults) > 0 {
+					t.Errorf("%s: %s %s\n\t%s\n\t%.1000s", e.Name, e.Request.Method, e.Request.Target, strings.Join(faults, "\n\t"), e.Answer.JSON)
+				}
+			}
+		})
+	}
+}
+
+func onNumbers(write func(json.Number) any) func(any) any {
+	return func(scalar any) any {
+		if n, ok := scalar.(json.Number); ok {
+			return write(n)
+		}
+		return scalar
+	}
+}
+
+// withExponent writes an integer as 4.2e1; other numbers stay.
+func withExponent(text string) string {
+	digits := strings.TrimRight(text, "0")
+	if strings.ContainsAny(text, ".eE-") || len(text) < 2 {
+		return text
+	}
+	mantissa := digits[:1]
+	if len(digits) > 1 {
+		mantissa += "." + digits[1:]
+	}
+	return mantissa + "e+" + strconv.Itoa(len(text)-1)
+}
+
+// rewrite writes all scalars anew.
+func rewrite(x any, write func(scalar any) any) any {
+	switch x := x.(type) {
+	case map[string]any:
+		for key := range x {
+			x[key] = rewrite(x[key], write)
+		}
+		return x
+	case []any:
+		for i := range x {
+			x[i] = rewrite(x[i], write)
+		}
+		return x
+	}
+	return write(x)
+}
