@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -234,6 +235,13 @@ func (all operations) replay(t *testing.T, e exchange) (faults []string) {
 		fault("%s takes no parameters", op.name)
 	}
 	results := method.Call(in)
+	if refusal := agentRefusal(e.Answer.JSON); refusal != "" {
+		err, _ := results[len(results)-1].Interface().(error)
+		if refused, ok := errors.AsType[*pve.Error](err); !ok || refused.Message != refusal {
+			fault("the agent's refusal became %v", err)
+		}
+		return faults
+	}
 	if err, _ := results[len(results)-1].Interface().(error); err != nil {
 		fault("%v", err)
 		return faults
@@ -312,6 +320,23 @@ func arraysOf(t reflect.Type, params map[string]any) map[string]any {
 		}
 	}
 	return params
+}
+
+// agentRefusal returns what a guest's agent says in an answer of success.
+func agentRefusal(answer []byte) string {
+	var a struct {
+		Data struct {
+			Result struct {
+				Error struct {
+					Desc string `json:"desc"`
+				} `json:"error"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return "" // an answer of another shape
+	}
+	return a.Data.Result.Error.Desc
 }
 
 func decodeNumbers(raw []byte, out any) error {

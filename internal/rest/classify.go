@@ -157,6 +157,8 @@ var (
 		{locked, "/lvextend ", "got timeout", ""},
 		{workerStart, "got no worker upid", "", ""},
 		{workerStart, "start worker failed", "", ""},
+		{notImplemented, "the command guest-", "has not been found", ""},
+		{notImplemented, "the command guest-", "disabled", ""},
 		{agent, "guest agent", "not running", ""},
 		{agent, "no qemu guest agent configured", "", ""},
 		{agent, "qmp command 'guest-", "got timeout", ""},
@@ -303,7 +305,10 @@ func (e *Error) classes() classes {
 	if e.notAPI {
 		return c
 	}
-	return classifyAll(e.Message, e.Params)
+	if e.Status == http.StatusOK && strings.HasPrefix(e.Reason, "Command") {
+		c |= notImplemented // by a guest's agent: CommandNotFound, CommandDisabled
+	}
+	return c | classifyAll(e.Message, e.Params)
 }
 
 // classesOf404 tells an object that is gone, which the API explains, from a path that

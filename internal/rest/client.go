@@ -131,6 +131,9 @@ func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
 		return Meta{}, c.decodeError(call, err)
 	}
 	meta := env.meta()
+	if err := c.agentError(call, env.data); err != nil {
+		return meta, err
+	}
 	if out == nil {
 		return meta, nil
 	}

@@ -1,12 +1,15 @@
 package rest
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/proxkit/proxkit/internal/wire"
 )
 
 // The classes of failure, to be asked for with errors.Is. One error may be of several
@@ -84,7 +87,7 @@ type Error struct {
 	Path   string // and "/nodes/pve1/qemu", without query
 
 	Status int    // as 500
-	Reason string // the reason phrase of the status line, as sent
+	Reason string // the reason phrase of the status line, as sent; the class that a guest agent gives its refusal
 
 	// Message is what the server says, with all its lines: the message of the answer,
 	// else the reason phrase, else a plain-text body.
@@ -259,4 +262,35 @@ func oneLine(text string) string {
 		lines[i] = strings.TrimSpace(line)
 	}
 	return strings.Join(slices.DeleteFunc(lines, func(s string) bool { return s == "" }), "; ")
+}
+
+// An agentRefusal is what a guest's agent says in place of a result.
+type agentRefusal struct {
+	Class string `json:"class"`
+	Desc  string `json:"desc"`
+}
+
+// agentError finds the refusal of a guest's agent inside an answer of success. Only some
+// of the agent's calls have a place for it in their results, and in the others it would
+// pass for an empty one.
+func (c *Client) agentError(call *call, data []byte) error {
+	if !strings.Contains(call.path+"/", "/agent/") || !bytes.Contains(data, []byte(`"error"`)) {
+		return nil
+	}
+	var answer struct {
+		Result struct {
+			Error agentRefusal `json:"error"`
+		} `json:"result"`
+	}
+	if err := wire.Decode(data, &answer, nil); err != nil || answer.Result.Error == (agentRefusal{}) {
+		return nil // the decoder that reads the whole answer says what is wrong with it
+	}
+	secrets := c.secrets(call)
+	refusal := answer.Result.Error
+	return &Error{
+		Method: call.method, Path: call.path, Status: http.StatusOK,
+		Reason:  redact(refusal.Class, secrets),
+		Message: redact(cmpOr(refusal.Desc, refusal.Class, "the guest agent refuses"), secrets),
+		product: c.product.Name,
+	}
 }
