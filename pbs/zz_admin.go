@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetAdminIndex calls GET /admin.
-//
-// Open to every authenticated user.
+// GetAdminIndex calls GET /admin. Open to every authenticated user.
 //
 //api:operation GET /admin
 func (c *Client) GetAdminIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -56,11 +54,7 @@ type MaintenanceMode struct {
 }
 
 // ParseMaintenanceMode reads the text of a MaintenanceMode.
-func ParseMaintenanceMode(text string) (MaintenanceMode, error) {
-	var v MaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseMaintenanceMode(text string) (MaintenanceMode, error) { return parse[MaintenanceMode](text) }
 
 // String returns the text that stands for v.
 func (v MaintenanceMode) String() string { return wire.FormatProps(v, v.raw) }
@@ -79,9 +73,7 @@ type GetDatastoreIndexParams struct {
 	Store string `json:"store"`
 }
 
-// GetDatastoreIndex calls GET /admin/datastore/{store}.
-//
-// Open to every authenticated user.
+// GetDatastoreIndex calls GET /admin/datastore/{store}. Open to every authenticated user.
 //
 //api:operation GET /admin/datastore/{store}
 func (c *Client) GetDatastoreIndex(ctx context.Context, p GetDatastoreIndexParams) ([]Subdirectory, error) {
@@ -95,9 +87,8 @@ type GetDatastoreActiveOperationsParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// GetDatastoreActiveOperations calls GET /admin/datastore/{store}/active-operations.
-//
-// Needs Datastore.Audit on /datastore/{store}.
+// GetDatastoreActiveOperations calls GET /admin/datastore/{store}/active-operations. Needs
+// Datastore.Audit on /datastore/{store}.
 //
 //api:operation GET /admin/datastore/{store}/active-operations
 func (c *Client) GetDatastoreActiveOperations(ctx context.Context, p GetDatastoreActiveOperationsParams) (*DatastoreActiveOperations, error) {
@@ -161,9 +152,8 @@ type ChangeBackupOwnerParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ChangeBackupOwner calls POST /admin/datastore/{store}/change-owner.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ChangeBackupOwner calls POST /admin/datastore/{store}/change-owner. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/change-owner
 func (c *Client) ChangeBackupOwner(ctx context.Context, p ChangeBackupOwnerParams) error {
@@ -223,9 +213,8 @@ type ListDatastoreFilesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ListDatastoreFiles calls GET /admin/datastore/{store}/files.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListDatastoreFiles calls GET /admin/datastore/{store}/files. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/files
 func (c *Client) ListDatastoreFiles(ctx context.Context, p ListDatastoreFilesParams) ([]DatastoreFileListItem, error) {
@@ -246,9 +235,8 @@ type GetGarbageCollectionStatusParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// GetGarbageCollectionStatus calls GET /admin/datastore/{store}/gc.
-//
-// Needs Datastore.Audit on /datastore/{store}.
+// GetGarbageCollectionStatus calls GET /admin/datastore/{store}/gc. Needs Datastore.Audit on
+// /datastore/{store}.
 //
 //api:operation GET /admin/datastore/{store}/gc
 func (c *Client) GetGarbageCollectionStatus(ctx context.Context, p GetGarbageCollectionStatusParams) (*GarbageCollectionStatus, error) {
@@ -313,9 +301,8 @@ type GetDatastoreGroupNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/group-notes
 func (c *Client) GetDatastoreGroupNotes(ctx context.Context, p GetDatastoreGroupNotesParams) (string, error) {
@@ -333,9 +320,8 @@ type UpdateDatastoreGroupNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreGroupNotes calls PUT /admin/datastore/{store}/group-notes.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateDatastoreGroupNotes calls PUT /admin/datastore/{store}/group-notes. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation PUT /admin/datastore/{store}/group-notes
 func (c *Client) UpdateDatastoreGroupNotes(ctx context.Context, p UpdateDatastoreGroupNotesParams) error {
@@ -381,9 +367,8 @@ type DeleteBackupGroupParams struct {
 	NS               *string `json:"ns,omitempty"`                 // At most 256 characters.
 }
 
-// DeleteBackupGroup calls DELETE /admin/datastore/{store}/groups.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteBackupGroup calls DELETE /admin/datastore/{store}/groups. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation DELETE /admin/datastore/{store}/groups
 func (c *Client) DeleteBackupGroup(ctx context.Context, p DeleteBackupGroupParams) (*DeleteBackupGroupResult, error) {
@@ -406,10 +391,8 @@ type MountDatastoreParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// MountDatastore calls POST /admin/datastore/{store}/mount.
-//
-// The result names the task that does the work. Needs Datastore.Modify on /datastore/{store} and
-// Sys.Modify on /system/disks.
+// MountDatastore calls POST /admin/datastore/{store}/mount. The result names the task that does the
+// work. Needs Datastore.Modify on /datastore/{store} and Sys.Modify on /system/disks.
 //
 //api:operation POST /admin/datastore/{store}/mount
 func (c *Client) MountDatastore(ctx context.Context, p MountDatastoreParams) (UPID, error) {
@@ -428,10 +411,8 @@ type MoveBackupGroupParams struct {
 	TargetNS   *string `json:"target-ns,omitempty"`   // At most 256 characters.
 }
 
-// MoveBackupGroup calls POST /admin/datastore/{store}/move-group.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// MoveBackupGroup calls POST /admin/datastore/{store}/move-group. The result names the task that does
+// the work. Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/move-group
 func (c *Client) MoveBackupGroup(ctx context.Context, p MoveBackupGroupParams) (UPID, error) {
@@ -450,10 +431,8 @@ type MoveNamespaceParams struct {
 	MergeGroups  *bool  `json:"merge-groups,omitempty"`  // Default true.
 }
 
-// MoveNamespace calls POST /admin/datastore/{store}/move-namespace.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// MoveNamespace calls POST /admin/datastore/{store}/move-namespace. The result names the task that
+// does the work. Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/move-namespace
 func (c *Client) MoveNamespace(ctx context.Context, p MoveNamespaceParams) (UPID, error) {
@@ -469,9 +448,8 @@ type ListNamespacesParams struct {
 	Parent   *string `json:"parent,omitempty"`    // At most 256 characters.
 }
 
-// ListNamespaces calls GET /admin/datastore/{store}/namespace.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListNamespaces calls GET /admin/datastore/{store}/namespace. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/namespace
 func (c *Client) ListNamespaces(ctx context.Context, p ListNamespacesParams) ([]NamespaceListItem, error) {
@@ -493,9 +471,8 @@ type CreateNamespaceParams struct {
 	Parent *string `json:"parent,omitempty"` // At most 256 characters.
 }
 
-// CreateNamespace calls POST /admin/datastore/{store}/namespace.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreateNamespace calls POST /admin/datastore/{store}/namespace. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/namespace
 func (c *Client) CreateNamespace(ctx context.Context, p CreateNamespaceParams) (string, error) {
@@ -512,9 +489,7 @@ type DeleteNamespaceParams struct {
 	ErrorOnProtected *bool  `json:"error-on-protected,omitempty"` // Default true.
 }
 
-// DeleteNamespace calls DELETE /admin/datastore/{store}/namespace.
-//
-// Open to every authenticated user.
+// DeleteNamespace calls DELETE /admin/datastore/{store}/namespace. Open to every authenticated user.
 //
 //api:operation DELETE /admin/datastore/{store}/namespace
 func (c *Client) DeleteNamespace(ctx context.Context, p DeleteNamespaceParams) error {
@@ -530,9 +505,8 @@ type GetDatastoreNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreNotes calls GET /admin/datastore/{store}/notes.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetDatastoreNotes calls GET /admin/datastore/{store}/notes. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/notes
 func (c *Client) GetDatastoreNotes(ctx context.Context, p GetDatastoreNotesParams) (string, error) {
@@ -551,9 +525,8 @@ type UpdateDatastoreNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreNotes calls PUT /admin/datastore/{store}/notes.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateDatastoreNotes calls PUT /admin/datastore/{store}/notes. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation PUT /admin/datastore/{store}/notes
 func (c *Client) UpdateDatastoreNotes(ctx context.Context, p UpdateDatastoreNotesParams) error {
@@ -569,9 +542,8 @@ type GetDatastoreProtectedParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreProtected calls GET /admin/datastore/{store}/protected.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetDatastoreProtected calls GET /admin/datastore/{store}/protected. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/protected
 func (c *Client) GetDatastoreProtected(ctx context.Context, p GetDatastoreProtectedParams) (bool, error) {
@@ -590,9 +562,8 @@ type UpdateDatastoreProtectedParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreProtected calls PUT /admin/datastore/{store}/protected.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateDatastoreProtected calls PUT /admin/datastore/{store}/protected. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation PUT /admin/datastore/{store}/protected
 func (c *Client) UpdateDatastoreProtected(ctx context.Context, p UpdateDatastoreProtectedParams) error {
@@ -694,9 +665,8 @@ type ListDatastoreRRDParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListDatastoreRRD calls GET /admin/datastore/{store}/rrd.
-//
-// Needs Datastore.Audit or Datastore.Backup on /datastore/{store}.
+// ListDatastoreRRD calls GET /admin/datastore/{store}/rrd. Needs Datastore.Audit or Datastore.Backup
+// on /datastore/{store}.
 //
 //api:operation GET /admin/datastore/{store}/rrd
 func (c *Client) ListDatastoreRRD(ctx context.Context, p ListDatastoreRRDParams) ([]RRDPoint, error) {
@@ -736,9 +706,8 @@ type RefreshDatastoreS3Params struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// RefreshDatastoreS3 calls PUT /admin/datastore/{store}/s3-refresh.
-//
-// The result names the task that does the work. Needs Datastore.Modify on /datastore/{store}.
+// RefreshDatastoreS3 calls PUT /admin/datastore/{store}/s3-refresh. The result names the task that
+// does the work. Needs Datastore.Modify on /datastore/{store}.
 //
 //api:operation PUT /admin/datastore/{store}/s3-refresh
 func (c *Client) RefreshDatastoreS3(ctx context.Context, p RefreshDatastoreS3Params) (UPID, error) {
@@ -797,9 +766,8 @@ type DeleteBackupSnapshotParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// DeleteBackupSnapshot calls DELETE /admin/datastore/{store}/snapshots.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteBackupSnapshot calls DELETE /admin/datastore/{store}/snapshots. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation DELETE /admin/datastore/{store}/snapshots
 func (c *Client) DeleteBackupSnapshot(ctx context.Context, p DeleteBackupSnapshotParams) error {
@@ -812,9 +780,8 @@ type GetDatastoreStatusParams struct {
 	Verbose *bool  `json:"verbose,omitempty"` // Default false.
 }
 
-// GetDatastoreStatus calls GET /admin/datastore/{store}/status.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetDatastoreStatus calls GET /admin/datastore/{store}/status. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /admin/datastore/{store}/status
 func (c *Client) GetDatastoreStatus(ctx context.Context, p GetDatastoreStatusParams) (*DatastoreStatus, error) {
@@ -906,10 +873,8 @@ type UnmountDatastoreParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// UnmountDatastore calls POST /admin/datastore/{store}/unmount.
-//
-// The result names the task that does the work. Needs Datastore.Modify on /datastore/{store} and
-// Sys.Modify on /system/disks.
+// UnmountDatastore calls POST /admin/datastore/{store}/unmount. The result names the task that does
+// the work. Needs Datastore.Modify on /datastore/{store} and Sys.Modify on /system/disks.
 //
 //api:operation POST /admin/datastore/{store}/unmount
 func (c *Client) UnmountDatastore(ctx context.Context, p UnmountDatastoreParams) (UPID, error) {
@@ -927,10 +892,8 @@ type UploadBackupLogParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UploadBackupLog calls POST /admin/datastore/{store}/upload-backup-log.
-//
-// It sends body as a stream. Open to every authenticated user, within limits that the server checks
-// itself.
+// UploadBackupLog calls POST /admin/datastore/{store}/upload-backup-log. It sends body as a stream.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/datastore/{store}/upload-backup-log
 func (c *Client) UploadBackupLog(ctx context.Context, p UploadBackupLogParams, body Upload) error {
@@ -970,9 +933,8 @@ type ListGarbageCollectionJobsParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListGarbageCollectionJobs calls GET /admin/gc.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListGarbageCollectionJobs calls GET /admin/gc. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /admin/gc
 func (c *Client) ListGarbageCollectionJobs(ctx context.Context, p ListGarbageCollectionJobsParams) ([]GarbageCollectionStatus, error) {
@@ -986,9 +948,8 @@ type GetGarbageCollectionJobParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// GetGarbageCollectionJob calls GET /admin/gc/{store}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetGarbageCollectionJob calls GET /admin/gc/{store}. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation GET /admin/gc/{store}
 func (c *Client) GetGarbageCollectionJob(ctx context.Context, p GetGarbageCollectionJobParams) ([]GarbageCollectionStatus, error) {
@@ -997,9 +958,7 @@ func (c *Client) GetGarbageCollectionJob(ctx context.Context, p GetGarbageCollec
 	return out, err
 }
 
-// ListAdminMetricServers calls GET /admin/metrics.
-//
-// Needs Sys.Audit on /.
+// ListAdminMetricServers calls GET /admin/metrics. Needs Sys.Audit on /.
 //
 //api:operation GET /admin/metrics
 func (c *Client) ListAdminMetricServers(ctx context.Context) ([]AdminMetricServerListItem, error) {
@@ -1022,9 +981,8 @@ type ListPruneJobStatusParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListPruneJobStatus calls GET /admin/prune.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListPruneJobStatus calls GET /admin/prune. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /admin/prune
 func (c *Client) ListPruneJobStatus(ctx context.Context, p ListPruneJobStatusParams) ([]PruneJobStatusListItem, error) {
@@ -1059,9 +1017,7 @@ type GetPruneJobStatusIndexParams struct {
 	ID string `json:"id"`
 }
 
-// GetPruneJobStatusIndex calls GET /admin/prune/{id}.
-//
-// Open to every authenticated user.
+// GetPruneJobStatusIndex calls GET /admin/prune/{id}. Open to every authenticated user.
 //
 //api:operation GET /admin/prune/{id}
 func (c *Client) GetPruneJobStatusIndex(ctx context.Context, p GetPruneJobStatusIndexParams) ([]Subdirectory, error) {
@@ -1075,10 +1031,8 @@ type RunPruneJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunPruneJob calls POST /admin/prune/{id}/run.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RunPruneJob calls POST /admin/prune/{id}/run. The result names the task that does the work. Open to
+// every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/prune/{id}/run
 func (c *Client) RunPruneJob(ctx context.Context, p RunPruneJobParams) (UPID, error) {
@@ -1092,9 +1046,7 @@ type GetS3EndpointIndexParams struct {
 	S3EndpointID string `json:"s3-endpoint-id"`
 }
 
-// GetS3EndpointIndex calls GET /admin/s3/{s3-endpoint-id}.
-//
-// Open to every authenticated user.
+// GetS3EndpointIndex calls GET /admin/s3/{s3-endpoint-id}. Open to every authenticated user.
 //
 //api:operation GET /admin/s3/{s3-endpoint-id}
 func (c *Client) GetS3EndpointIndex(ctx context.Context, p GetS3EndpointIndexParams) ([]Subdirectory, error) {
@@ -1110,9 +1062,7 @@ type CheckS3EndpointParams struct {
 	StorePrefix  *string `json:"store-prefix,omitempty"`
 }
 
-// CheckS3Endpoint calls PUT /admin/s3/{s3-endpoint-id}/check.
-//
-// Needs Sys.Modify on /.
+// CheckS3Endpoint calls PUT /admin/s3/{s3-endpoint-id}/check. Needs Sys.Modify on /.
 //
 //api:operation PUT /admin/s3/{s3-endpoint-id}/check
 func (c *Client) CheckS3Endpoint(ctx context.Context, p CheckS3EndpointParams) error {
@@ -1126,9 +1076,7 @@ type ResetS3EndpointCountersParams struct {
 	StorePrefix  *string `json:"store-prefix,omitempty"`
 }
 
-// ResetS3EndpointCounters calls PUT /admin/s3/{s3-endpoint-id}/reset-counters.
-//
-// Needs Sys.Modify on /.
+// ResetS3EndpointCounters calls PUT /admin/s3/{s3-endpoint-id}/reset-counters. Needs Sys.Modify on /.
 //
 //api:operation PUT /admin/s3/{s3-endpoint-id}/reset-counters
 func (c *Client) ResetS3EndpointCounters(ctx context.Context, p ResetS3EndpointCountersParams) error {
@@ -1141,9 +1089,8 @@ type ListSyncJobStatusParams struct {
 	SyncDirection *string `json:"sync-direction,omitempty"` // One of all, push, pull. Default pull.
 }
 
-// ListSyncJobStatus calls GET /admin/sync.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSyncJobStatus calls GET /admin/sync. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /admin/sync
 func (c *Client) ListSyncJobStatus(ctx context.Context, p ListSyncJobStatusParams) ([]SyncJobStatusListItem, error) {
@@ -1191,9 +1138,7 @@ type GetSyncJobStatusIndexParams struct {
 	ID string `json:"id"`
 }
 
-// GetSyncJobStatusIndex calls GET /admin/sync/{id}.
-//
-// Open to every authenticated user.
+// GetSyncJobStatusIndex calls GET /admin/sync/{id}. Open to every authenticated user.
 //
 //api:operation GET /admin/sync/{id}
 func (c *Client) GetSyncJobStatusIndex(ctx context.Context, p GetSyncJobStatusIndexParams) ([]Subdirectory, error) {
@@ -1207,10 +1152,8 @@ type RunSyncJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunSyncJob calls POST /admin/sync/{id}/run.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RunSyncJob calls POST /admin/sync/{id}/run. The result names the task that does the work. Open to
+// every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/sync/{id}/run
 func (c *Client) RunSyncJob(ctx context.Context, p RunSyncJobParams) (UPID, error) {
@@ -1219,9 +1162,7 @@ func (c *Client) RunSyncJob(ctx context.Context, p RunSyncJobParams) (UPID, erro
 	return out, err
 }
 
-// ListTrafficControlStatus calls GET /admin/traffic-control.
-//
-// Needs Sys.Audit on /.
+// ListTrafficControlStatus calls GET /admin/traffic-control. Needs Sys.Audit on /.
 //
 //api:operation GET /admin/traffic-control
 func (c *Client) ListTrafficControlStatus(ctx context.Context) ([]TrafficControlStatusListItem, error) {
@@ -1250,9 +1191,8 @@ type ListVerifyJobStatusParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListVerifyJobStatus calls GET /admin/verify.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListVerifyJobStatus calls GET /admin/verify. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /admin/verify
 func (c *Client) ListVerifyJobStatus(ctx context.Context, p ListVerifyJobStatusParams) ([]VerifyJobStatusListItem, error) {
@@ -1284,9 +1224,7 @@ type GetVerifyJobStatusIndexParams struct {
 	ID string `json:"id"`
 }
 
-// GetVerifyJobStatusIndex calls GET /admin/verify/{id}.
-//
-// Open to every authenticated user.
+// GetVerifyJobStatusIndex calls GET /admin/verify/{id}. Open to every authenticated user.
 //
 //api:operation GET /admin/verify/{id}
 func (c *Client) GetVerifyJobStatusIndex(ctx context.Context, p GetVerifyJobStatusIndexParams) ([]Subdirectory, error) {
@@ -1300,10 +1238,8 @@ type RunVerifyJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunVerifyJob calls POST /admin/verify/{id}/run.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RunVerifyJob calls POST /admin/verify/{id}/run. The result names the task that does the work. Open
+// to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /admin/verify/{id}/run
 func (c *Client) RunVerifyJob(ctx context.Context, p RunVerifyJobParams) (UPID, error) {

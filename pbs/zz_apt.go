@@ -13,9 +13,7 @@ type GetAPTIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetAPTIndex calls GET /nodes/{node}/apt.
-//
-// Open to every authenticated user.
+// GetAPTIndex calls GET /nodes/{node}/apt. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/apt
 func (c *Client) GetAPTIndex(ctx context.Context, p GetAPTIndexParams) ([]Subdirectory, error) {
@@ -31,9 +29,7 @@ type GetAPTChangelogParams struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// GetAPTChangelog calls GET /nodes/{node}/apt/changelog.
-//
-// Needs Sys.Modify on /.
+// GetAPTChangelog calls GET /nodes/{node}/apt/changelog. Needs Sys.Modify on /.
 //
 //api:operation GET /nodes/{node}/apt/changelog
 func (c *Client) GetAPTChangelog(ctx context.Context, p GetAPTChangelogParams) (string, error) {
@@ -47,9 +43,7 @@ type GetAPTRepositoriesParams struct {
 	Node string `json:"node"`
 }
 
-// GetAPTRepositories calls GET /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Audit on /.
+// GetAPTRepositories calls GET /nodes/{node}/apt/repositories. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/apt/repositories
 func (c *Client) GetAPTRepositories(ctx context.Context, p GetAPTRepositoriesParams) (*APTRepositories, error) {
@@ -128,9 +122,7 @@ type ChangeAPTRepositoryParams struct {
 	Enabled *bool   `json:"enabled,omitempty"`
 }
 
-// ChangeAPTRepository calls POST /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Modify on /.
+// ChangeAPTRepository calls POST /nodes/{node}/apt/repositories. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/apt/repositories
 func (c *Client) ChangeAPTRepository(ctx context.Context, p ChangeAPTRepositoryParams) error {
@@ -144,9 +136,7 @@ type AddAPTRepositoryParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// AddAPTRepository calls PUT /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Modify on /.
+// AddAPTRepository calls PUT /nodes/{node}/apt/repositories. Needs Sys.Modify on /.
 //
 //api:operation PUT /nodes/{node}/apt/repositories
 func (c *Client) AddAPTRepository(ctx context.Context, p AddAPTRepositoryParams) error {
@@ -158,9 +148,7 @@ type ListAPTUpdatesParams struct {
 	Node string `json:"node"`
 }
 
-// ListAPTUpdates calls GET /nodes/{node}/apt/update.
-//
-// Needs Sys.Audit on /.
+// ListAPTUpdates calls GET /nodes/{node}/apt/update. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/apt/update
 func (c *Client) ListAPTUpdates(ctx context.Context, p ListAPTUpdatesParams) ([]APTPackage, error) {
@@ -190,9 +178,8 @@ type UpdateAPTDatabaseParams struct {
 	Quiet  *bool  `json:"quiet,omitempty"`  // Default false.
 }
 
-// UpdateAPTDatabase calls POST /nodes/{node}/apt/update.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// UpdateAPTDatabase calls POST /nodes/{node}/apt/update. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/apt/update
 func (c *Client) UpdateAPTDatabase(ctx context.Context, p UpdateAPTDatabaseParams) (UPID, error) {
@@ -206,9 +193,7 @@ type ListAPTVersionsParams struct {
 	Node string `json:"node"`
 }
 
-// ListAPTVersions calls GET /nodes/{node}/apt/versions.
-//
-// Needs Sys.Audit on /.
+// ListAPTVersions calls GET /nodes/{node}/apt/versions. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/apt/versions
 func (c *Client) ListAPTVersions(ctx context.Context, p ListAPTVersionsParams) ([]APTPackage, error) {

@@ -5,12 +5,11 @@ package pbs
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 )
 
-// GetConfigIndex calls GET /config.
-//
-// Open to every authenticated user.
+// GetConfigIndex calls GET /config. Open to every authenticated user.
 //
 //api:operation GET /config
 func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -19,9 +18,8 @@ func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListChangerConfig calls GET /config/changer.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListChangerConfig calls GET /config/changer. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /config/changer
 func (c *Client) ListChangerConfig(ctx context.Context) ([]ChangerConfig, error) {
@@ -46,9 +44,7 @@ type CreateChangerConfigParams struct {
 	ExportSlots       []string `json:"export-slots,omitempty" px:"list"`
 }
 
-// CreateChangerConfig calls POST /config/changer.
-//
-// Needs Tape.Modify on /tape/device.
+// CreateChangerConfig calls POST /config/changer. Needs Tape.Modify on /tape/device.
 //
 //api:operation POST /config/changer
 func (c *Client) CreateChangerConfig(ctx context.Context, p CreateChangerConfigParams) error {
@@ -60,9 +56,7 @@ type GetChangerConfigParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetChangerConfig calls GET /config/changer/{name}.
-//
-// Needs Tape.Audit on /tape/device/{name}.
+// GetChangerConfig calls GET /config/changer/{name}. Needs Tape.Audit on /tape/device/{name}.
 //
 //api:operation GET /config/changer/{name}
 func (c *Client) GetChangerConfig(ctx context.Context, p GetChangerConfigParams) (*ChangerConfig, error) {
@@ -83,9 +77,7 @@ type UpdateChangerConfigParams struct {
 	Path              *string  `json:"path,omitempty"`
 }
 
-// UpdateChangerConfig calls PUT /config/changer/{name}.
-//
-// Needs Tape.Modify on /tape/device/{name}.
+// UpdateChangerConfig calls PUT /config/changer/{name}. Needs Tape.Modify on /tape/device/{name}.
 //
 //api:operation PUT /config/changer/{name}
 func (c *Client) UpdateChangerConfig(ctx context.Context, p UpdateChangerConfigParams) error {
@@ -97,18 +89,15 @@ type DeleteChangerConfigParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// DeleteChangerConfig calls DELETE /config/changer/{name}.
-//
-// Needs Tape.Modify on /tape/device/{name}.
+// DeleteChangerConfig calls DELETE /config/changer/{name}. Needs Tape.Modify on /tape/device/{name}.
 //
 //api:operation DELETE /config/changer/{name}
 func (c *Client) DeleteChangerConfig(ctx context.Context, p DeleteChangerConfigParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/changer/{name}", &p, nil)
 }
 
-// ListDriveConfig calls GET /config/drive.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListDriveConfig calls GET /config/drive. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/drive
 func (c *Client) ListDriveConfig(ctx context.Context) ([]DriveConfig, error) {
@@ -133,9 +122,7 @@ type CreateDriveConfigParams struct {
 	ChangerDriveNum *int64  `json:"changer-drivenum,omitempty"` // 0 to 255. Default 0.
 }
 
-// CreateDriveConfig calls POST /config/drive.
-//
-// Needs Tape.Modify on /tape/device.
+// CreateDriveConfig calls POST /config/drive. Needs Tape.Modify on /tape/device.
 //
 //api:operation POST /config/drive
 func (c *Client) CreateDriveConfig(ctx context.Context, p CreateDriveConfigParams) error {
@@ -147,9 +134,7 @@ type GetDriveConfigParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetDriveConfig calls GET /config/drive/{name}.
-//
-// Needs Tape.Audit on /tape/device/{name}.
+// GetDriveConfig calls GET /config/drive/{name}. Needs Tape.Audit on /tape/device/{name}.
 //
 //api:operation GET /config/drive/{name}
 func (c *Client) GetDriveConfig(ctx context.Context, p GetDriveConfigParams) (*DriveConfig, error) {
@@ -170,9 +155,7 @@ type UpdateDriveConfigParams struct {
 	Path            *string  `json:"path,omitempty"`
 }
 
-// UpdateDriveConfig calls PUT /config/drive/{name}.
-//
-// Needs Tape.Modify on /tape/device/{name}.
+// UpdateDriveConfig calls PUT /config/drive/{name}. Needs Tape.Modify on /tape/device/{name}.
 //
 //api:operation PUT /config/drive/{name}
 func (c *Client) UpdateDriveConfig(ctx context.Context, p UpdateDriveConfigParams) error {
@@ -184,9 +167,7 @@ type DeleteDriveConfigParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// DeleteDriveConfig calls DELETE /config/drive/{name}.
-//
-// Needs Tape.Modify on /tape/device/{name}.
+// DeleteDriveConfig calls DELETE /config/drive/{name}. Needs Tape.Modify on /tape/device/{name}.
 //
 //api:operation DELETE /config/drive/{name}
 func (c *Client) DeleteDriveConfig(ctx context.Context, p DeleteDriveConfigParams) error {
@@ -198,9 +179,8 @@ type ListEncryptionKeysParams struct {
 	IncludeArchived *bool `json:"include-archived,omitempty"` // Default false.
 }
 
-// ListEncryptionKeys calls GET /config/encryption-keys.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListEncryptionKeys calls GET /config/encryption-keys. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /config/encryption-keys
 func (c *Client) ListEncryptionKeys(ctx context.Context, p ListEncryptionKeysParams) ([]EncryptionKeyListItem, error) {
@@ -227,9 +207,7 @@ type CreateEncryptionKeyParams struct {
 	Key *string `json:"key,omitempty"`
 }
 
-// CreateEncryptionKey calls POST /config/encryption-keys.
-//
-// Needs Sys.Modify on /system/encryption-keys.
+// CreateEncryptionKey calls POST /config/encryption-keys. Needs Sys.Modify on /system/encryption-keys.
 //
 //api:operation POST /config/encryption-keys
 func (c *Client) CreateEncryptionKey(ctx context.Context, p CreateEncryptionKeyParams) error {
@@ -259,18 +237,16 @@ type DeleteEncryptionKeyParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteEncryptionKey calls DELETE /config/encryption-keys/{id}.
-//
-// Needs Sys.Modify on /system/encryption-keys/{id}.
+// DeleteEncryptionKey calls DELETE /config/encryption-keys/{id}. Needs Sys.Modify on
+// /system/encryption-keys/{id}.
 //
 //api:operation DELETE /config/encryption-keys/{id}
 func (c *Client) DeleteEncryptionKey(ctx context.Context, p DeleteEncryptionKeyParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/encryption-keys/{id}", &p, nil)
 }
 
-// ListMediaPools calls GET /config/media-pool.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListMediaPools calls GET /config/media-pool. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /config/media-pool
 func (c *Client) ListMediaPools(ctx context.Context) ([]MediaPool, error) {
@@ -299,9 +275,7 @@ type CreateMediaPoolParams struct {
 	Template   *string `json:"template,omitempty"` // 2 to 64 characters.
 }
 
-// CreateMediaPool calls POST /config/media-pool.
-//
-// Needs Tape.Modify on /tape/pool.
+// CreateMediaPool calls POST /config/media-pool. Needs Tape.Modify on /tape/pool.
 //
 //api:operation POST /config/media-pool
 func (c *Client) CreateMediaPool(ctx context.Context, p CreateMediaPoolParams) error {
@@ -313,9 +287,7 @@ type GetMediaPoolParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetMediaPool calls GET /config/media-pool/{name}.
-//
-// Needs Tape.Audit on /tape/pool/{name}.
+// GetMediaPool calls GET /config/media-pool/{name}. Needs Tape.Audit on /tape/pool/{name}.
 //
 //api:operation GET /config/media-pool/{name}
 func (c *Client) GetMediaPool(ctx context.Context, p GetMediaPoolParams) (*MediaPool, error) {
@@ -337,9 +309,7 @@ type UpdateMediaPoolParams struct {
 	Template   *string  `json:"template,omitempty"` // 2 to 64 characters.
 }
 
-// UpdateMediaPool calls PUT /config/media-pool/{name}.
-//
-// Needs Tape.Modify on /tape/pool/{name}.
+// UpdateMediaPool calls PUT /config/media-pool/{name}. Needs Tape.Modify on /tape/pool/{name}.
 //
 //api:operation PUT /config/media-pool/{name}
 func (c *Client) UpdateMediaPool(ctx context.Context, p UpdateMediaPoolParams) error {
@@ -351,18 +321,15 @@ type DeleteMediaPoolParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteMediaPool calls DELETE /config/media-pool/{name}.
-//
-// Needs Tape.Modify on /tape/pool/{name}.
+// DeleteMediaPool calls DELETE /config/media-pool/{name}. Needs Tape.Modify on /tape/pool/{name}.
 //
 //api:operation DELETE /config/media-pool/{name}
 func (c *Client) DeleteMediaPool(ctx context.Context, p DeleteMediaPoolParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/media-pool/{name}", &p, nil)
 }
 
-// ListPruneJobs calls GET /config/prune.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListPruneJobs calls GET /config/prune. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/prune
 func (c *Client) ListPruneJobs(ctx context.Context) ([]PruneJob, error) {
@@ -405,9 +372,8 @@ type CreatePruneJobParams struct {
 	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
-// CreatePruneJob calls POST /config/prune.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreatePruneJob calls POST /config/prune. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation POST /config/prune
 func (c *Client) CreatePruneJob(ctx context.Context, p CreatePruneJobParams) error {
@@ -419,9 +385,8 @@ type GetPruneJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetPruneJob calls GET /config/prune/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetPruneJob calls GET /config/prune/{id}. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/prune/{id}
 func (c *Client) GetPruneJob(ctx context.Context, p GetPruneJobParams) (*PruneJob, error) {
@@ -453,9 +418,8 @@ type UpdatePruneJobParams struct {
 	Store       *string  `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// UpdatePruneJob calls PUT /config/prune/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdatePruneJob calls PUT /config/prune/{id}. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation PUT /config/prune/{id}
 func (c *Client) UpdatePruneJob(ctx context.Context, p UpdatePruneJobParams) error {
@@ -468,18 +432,147 @@ type DeletePruneJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeletePruneJob calls DELETE /config/prune/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeletePruneJob calls DELETE /config/prune/{id}. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation DELETE /config/prune/{id}
 func (c *Client) DeletePruneJob(ctx context.Context, p DeletePruneJobParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/prune/{id}", &p, nil)
 }
 
-// ListTapeBackupJobs calls GET /config/tape-backup-job.
+// ListS3Clients calls GET /config/s3. Open to every authenticated user, within limits that the server
+// checks itself.
 //
-// Open to every authenticated user, within limits that the server checks itself.
+//api:operation GET /config/s3
+func (c *Client) ListS3Clients(ctx context.Context) ([]S3Client, error) {
+	var out []S3Client
+	err := c.rest.Call(ctx, http.MethodGet, "/config/s3", nil, &out)
+	return out, err
+}
+
+// S3Client is an element of the result of [Client.ListS3Clients].
+type S3Client struct {
+	AccessKey      string   `json:"access-key"`
+	Endpoint       string   `json:"endpoint"`
+	ID             string   `json:"id"`                  // 3 to 32 characters.
+	BurstIn        *string  `json:"burst-in,omitempty"`  // At most 64 characters.
+	BurstOut       *string  `json:"burst-out,omitempty"` // At most 64 characters.
+	Fingerprint    *string  `json:"fingerprint,omitempty"`
+	PathStyle      *bool    `json:"path-style,omitempty"` // Default false.
+	Port           *int64   `json:"port,omitempty"`
+	ProviderQuirks []string `json:"provider-quirks,omitempty"` // Any of skip-if-none-match-header, delete-objects-via-delete-object.
+	PutRateLimit   *int64   `json:"put-rate-limit,omitempty"`
+	RateIn         *string  `json:"rate-in,omitempty"`  // At most 64 characters.
+	RateOut        *string  `json:"rate-out,omitempty"` // At most 64 characters.
+	Region         *string  `json:"region,omitempty"`   // At most 32 characters.
+}
+
+// CreateS3ClientParams are the parameters of [Client.CreateS3Client].
+type CreateS3ClientParams struct {
+	AccessKey      string   `json:"access-key"`
+	Endpoint       string   `json:"endpoint"`
+	ID             string   `json:"id"` // 3 to 32 characters.
+	SecretKey      string   `json:"secret-key"`
+	BurstIn        *string  `json:"burst-in,omitempty"`  // At most 64 characters.
+	BurstOut       *string  `json:"burst-out,omitempty"` // At most 64 characters.
+	Fingerprint    *string  `json:"fingerprint,omitempty"`
+	PathStyle      *bool    `json:"path-style,omitempty"` // Default false.
+	Port           *int64   `json:"port,omitempty"`
+	ProviderQuirks []string `json:"provider-quirks,omitempty"` // Any of skip-if-none-match-header, delete-objects-via-delete-object.
+	PutRateLimit   *int64   `json:"put-rate-limit,omitempty"`
+	RateIn         *string  `json:"rate-in,omitempty"`  // At most 64 characters.
+	RateOut        *string  `json:"rate-out,omitempty"` // At most 64 characters.
+	Region         *string  `json:"region,omitempty"`   // At most 32 characters.
+}
+
+// CreateS3Client calls POST /config/s3. Needs Sys.Modify on /system/s3-endpoint.
+//
+//api:operation POST /config/s3
+func (c *Client) CreateS3Client(ctx context.Context, p CreateS3ClientParams) error {
+	return c.rest.Call(ctx, http.MethodPost, "/config/s3", &p, nil)
+}
+
+// GetS3ClientParams are the parameters of [Client.GetS3Client].
+type GetS3ClientParams struct {
+	ID string `json:"id"` // 3 to 32 characters.
+}
+
+// GetS3Client calls GET /config/s3/{id}. Needs Sys.Audit on /system/s3-endpoint/{id}.
+//
+//api:operation GET /config/s3/{id}
+func (c *Client) GetS3Client(ctx context.Context, p GetS3ClientParams) (*S3Client, error) {
+	out := new(S3Client)
+	if err := c.rest.Call(ctx, http.MethodGet, "/config/s3/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// UpdateS3ClientParams are the parameters of [Client.UpdateS3Client].
+type UpdateS3ClientParams struct {
+	ID        string  `json:"id"` // 3 to 32 characters.
+	AccessKey *string `json:"access-key,omitempty"`
+	BurstIn   *string `json:"burst-in,omitempty"`  // At most 64 characters.
+	BurstOut  *string `json:"burst-out,omitempty"` // At most 64 characters.
+	// Any of port, region, fingerprint, path-style, rate-in, burst-in, rate-out, burst-out,
+	// provider-quirks.
+	Delete         []string `json:"delete,omitempty"`
+	Digest         *string  `json:"digest,omitempty"`
+	Endpoint       *string  `json:"endpoint,omitempty"`
+	Fingerprint    *string  `json:"fingerprint,omitempty"`
+	PathStyle      *bool    `json:"path-style,omitempty"` // Default false.
+	Port           *int64   `json:"port,omitempty"`
+	ProviderQuirks []string `json:"provider-quirks,omitempty"` // Any of skip-if-none-match-header, delete-objects-via-delete-object.
+	PutRateLimit   *int64   `json:"put-rate-limit,omitempty"`
+	RateIn         *string  `json:"rate-in,omitempty"`  // At most 64 characters.
+	RateOut        *string  `json:"rate-out,omitempty"` // At most 64 characters.
+	Region         *string  `json:"region,omitempty"`   // At most 32 characters.
+	SecretKey      *string  `json:"secret-key,omitempty"`
+}
+
+// UpdateS3Client calls PUT /config/s3/{id}. Needs Sys.Modify on /system/s3-endpoint/{id}.
+//
+//api:operation PUT /config/s3/{id}
+func (c *Client) UpdateS3Client(ctx context.Context, p UpdateS3ClientParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/config/s3/{id}", &p, nil)
+}
+
+// DeleteS3ClientParams are the parameters of [Client.DeleteS3Client].
+type DeleteS3ClientParams struct {
+	ID     string  `json:"id"` // 3 to 32 characters.
+	Digest *string `json:"digest,omitempty"`
+}
+
+// DeleteS3Client calls DELETE /config/s3/{id}. Needs Sys.Modify on /system/s3-endpoint/{id}.
+//
+//api:operation DELETE /config/s3/{id}
+func (c *Client) DeleteS3Client(ctx context.Context, p DeleteS3ClientParams) error {
+	return c.rest.Call(ctx, http.MethodDelete, "/config/s3/{id}", &p, nil)
+}
+
+// ListS3BucketsParams are the parameters of [Client.ListS3Buckets].
+type ListS3BucketsParams struct {
+	ID string `json:"id"` // 3 to 32 characters.
+}
+
+// ListS3Buckets calls GET /config/s3/{id}/list-buckets. Needs Sys.Audit on /.
+//
+//api:operation GET /config/s3/{id}/list-buckets
+func (c *Client) ListS3Buckets(ctx context.Context, p ListS3BucketsParams) ([]S3BucketListItem, error) {
+	var out []S3BucketListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/config/s3/{id}/list-buckets", &p, &out)
+	return out, err
+}
+
+// S3BucketListItem is an element of the result of [Client.ListS3Buckets].
+type S3BucketListItem struct {
+	Name string `json:"name"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListTapeBackupJobs calls GET /config/tape-backup-job. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /config/tape-backup-job
 func (c *Client) ListTapeBackupJobs(ctx context.Context) ([]TapeBackupJob, error) {
@@ -526,9 +619,7 @@ type CreateTapeBackupJobParams struct {
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// CreateTapeBackupJob calls POST /config/tape-backup-job.
-//
-// Needs Tape.Modify on /tape/job.
+// CreateTapeBackupJob calls POST /config/tape-backup-job. Needs Tape.Modify on /tape/job.
 //
 //api:operation POST /config/tape-backup-job
 func (c *Client) CreateTapeBackupJob(ctx context.Context, p CreateTapeBackupJobParams) error {
@@ -540,9 +631,7 @@ type GetTapeBackupJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetTapeBackupJob calls GET /config/tape-backup-job/{id}.
-//
-// Needs Tape.Audit on /tape/job/{id}.
+// GetTapeBackupJob calls GET /config/tape-backup-job/{id}. Needs Tape.Audit on /tape/job/{id}.
 //
 //api:operation GET /config/tape-backup-job/{id}
 func (c *Client) GetTapeBackupJob(ctx context.Context, p GetTapeBackupJobParams) (*TapeBackupJob, error) {
@@ -576,9 +665,7 @@ type UpdateTapeBackupJobParams struct {
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// UpdateTapeBackupJob calls PUT /config/tape-backup-job/{id}.
-//
-// Needs Tape.Modify on /tape/job/{id}.
+// UpdateTapeBackupJob calls PUT /config/tape-backup-job/{id}. Needs Tape.Modify on /tape/job/{id}.
 //
 //api:operation PUT /config/tape-backup-job/{id}
 func (c *Client) UpdateTapeBackupJob(ctx context.Context, p UpdateTapeBackupJobParams) error {
@@ -591,18 +678,14 @@ type DeleteTapeBackupJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteTapeBackupJob calls DELETE /config/tape-backup-job/{id}.
-//
-// Needs Tape.Modify on /tape/job/{id}.
+// DeleteTapeBackupJob calls DELETE /config/tape-backup-job/{id}. Needs Tape.Modify on /tape/job/{id}.
 //
 //api:operation DELETE /config/tape-backup-job/{id}
 func (c *Client) DeleteTapeBackupJob(ctx context.Context, p DeleteTapeBackupJobParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/tape-backup-job/{id}", &p, nil)
 }
 
-// ListTapeEncryptionKeys calls GET /config/tape-encryption-keys.
-//
-// Needs Tape.Audit on /tape/pool.
+// ListTapeEncryptionKeys calls GET /config/tape-encryption-keys. Needs Tape.Audit on /tape/pool.
 //
 //api:operation GET /config/tape-encryption-keys
 func (c *Client) ListTapeEncryptionKeys(ctx context.Context) ([]TapeEncryptionKey, error) {
@@ -629,9 +712,7 @@ type CreateTapeEncryptionKeyParams struct {
 	Key      *string `json:"key,omitempty"`  // 300 to 600 characters.
 }
 
-// CreateTapeEncryptionKey calls POST /config/tape-encryption-keys.
-//
-// Needs Tape.Modify on /tape/pool.
+// CreateTapeEncryptionKey calls POST /config/tape-encryption-keys. Needs Tape.Modify on /tape/pool.
 //
 //api:operation POST /config/tape-encryption-keys
 func (c *Client) CreateTapeEncryptionKey(ctx context.Context, p CreateTapeEncryptionKeyParams) (string, error) {
@@ -645,9 +726,8 @@ type GetTapeEncryptionKeyParams struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// GetTapeEncryptionKey calls GET /config/tape-encryption-keys/{fingerprint}.
-//
-// Needs Tape.Audit on /tape/pool.
+// GetTapeEncryptionKey calls GET /config/tape-encryption-keys/{fingerprint}. Needs Tape.Audit on
+// /tape/pool.
 //
 //api:operation GET /config/tape-encryption-keys/{fingerprint}
 func (c *Client) GetTapeEncryptionKey(ctx context.Context, p GetTapeEncryptionKeyParams) (*TapeEncryptionKey, error) {
@@ -669,9 +749,8 @@ type UpdateTapeEncryptionKeyParams struct {
 	Password    *string `json:"password,omitempty"` // At least 5 characters.
 }
 
-// UpdateTapeEncryptionKey calls PUT /config/tape-encryption-keys/{fingerprint}.
-//
-// Needs Tape.Modify on /tape/pool.
+// UpdateTapeEncryptionKey calls PUT /config/tape-encryption-keys/{fingerprint}. Needs Tape.Modify on
+// /tape/pool.
 //
 //api:operation PUT /config/tape-encryption-keys/{fingerprint}
 func (c *Client) UpdateTapeEncryptionKey(ctx context.Context, p UpdateTapeEncryptionKeyParams) error {
@@ -684,18 +763,15 @@ type DeleteTapeEncryptionKeyParams struct {
 	Digest      *string `json:"digest,omitempty"`
 }
 
-// DeleteTapeEncryptionKey calls DELETE /config/tape-encryption-keys/{fingerprint}.
-//
-// Needs Tape.Modify on /tape/pool.
+// DeleteTapeEncryptionKey calls DELETE /config/tape-encryption-keys/{fingerprint}. Needs Tape.Modify
+// on /tape/pool.
 //
 //api:operation DELETE /config/tape-encryption-keys/{fingerprint}
 func (c *Client) DeleteTapeEncryptionKey(ctx context.Context, p DeleteTapeEncryptionKeyParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/tape-encryption-keys/{fingerprint}", &p, nil)
 }
 
-// ListTrafficControlRules calls GET /config/traffic-control.
-//
-// Needs Sys.Modify on /.
+// ListTrafficControlRules calls GET /config/traffic-control. Needs Sys.Modify on /.
 //
 //api:operation GET /config/traffic-control
 func (c *Client) ListTrafficControlRules(ctx context.Context) ([]TrafficControlRule, error) {
@@ -730,9 +806,7 @@ type CreateTrafficControlRuleParams struct {
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
-// CreateTrafficControlRule calls POST /config/traffic-control.
-//
-// Needs Sys.Modify on /.
+// CreateTrafficControlRule calls POST /config/traffic-control. Needs Sys.Modify on /.
 //
 //api:operation POST /config/traffic-control
 func (c *Client) CreateTrafficControlRule(ctx context.Context, p CreateTrafficControlRuleParams) error {
@@ -744,9 +818,7 @@ type GetTrafficControlRuleParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetTrafficControlRule calls GET /config/traffic-control/{name}.
-//
-// Needs Sys.Audit on /.
+// GetTrafficControlRule calls GET /config/traffic-control/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /config/traffic-control/{name}
 func (c *Client) GetTrafficControlRule(ctx context.Context, p GetTrafficControlRuleParams) (*TrafficControlRule, error) {
@@ -772,9 +844,7 @@ type UpdateTrafficControlRuleParams struct {
 	Users     []string `json:"users,omitempty"` // Each 3 to 64 characters.
 }
 
-// UpdateTrafficControlRule calls PUT /config/traffic-control/{name}.
-//
-// Needs Sys.Modify on /.
+// UpdateTrafficControlRule calls PUT /config/traffic-control/{name}. Needs Sys.Modify on /.
 //
 //api:operation PUT /config/traffic-control/{name}
 func (c *Client) UpdateTrafficControlRule(ctx context.Context, p UpdateTrafficControlRuleParams) error {
@@ -787,18 +857,15 @@ type DeleteTrafficControlRuleParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteTrafficControlRule calls DELETE /config/traffic-control/{name}.
-//
-// Needs Sys.Modify on /.
+// DeleteTrafficControlRule calls DELETE /config/traffic-control/{name}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /config/traffic-control/{name}
 func (c *Client) DeleteTrafficControlRule(ctx context.Context, p DeleteTrafficControlRuleParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/traffic-control/{name}", &p, nil)
 }
 
-// ListVerifyJobs calls GET /config/verify.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListVerifyJobs calls GET /config/verify. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/verify
 func (c *Client) ListVerifyJobs(ctx context.Context) ([]VerifyJob, error) {
@@ -835,9 +902,8 @@ type CreateVerifyJobParams struct {
 	VerifyThreads  *int64  `json:"verify-threads,omitempty"` // 1 to 32. Default 4.
 }
 
-// CreateVerifyJob calls POST /config/verify.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreateVerifyJob calls POST /config/verify. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation POST /config/verify
 func (c *Client) CreateVerifyJob(ctx context.Context, p CreateVerifyJobParams) error {
@@ -849,9 +915,8 @@ type GetVerifyJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetVerifyJob calls GET /config/verify/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetVerifyJob calls GET /config/verify/{id}. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/verify/{id}
 func (c *Client) GetVerifyJob(ctx context.Context, p GetVerifyJobParams) (*VerifyJob, error) {
@@ -880,9 +945,8 @@ type UpdateVerifyJobParams struct {
 	VerifyThreads  *int64   `json:"verify-threads,omitempty"` // 1 to 32. Default 4.
 }
 
-// UpdateVerifyJob calls PUT /config/verify/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateVerifyJob calls PUT /config/verify/{id}. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation PUT /config/verify/{id}
 func (c *Client) UpdateVerifyJob(ctx context.Context, p UpdateVerifyJobParams) error {
@@ -895,9 +959,8 @@ type DeleteVerifyJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteVerifyJob calls DELETE /config/verify/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteVerifyJob calls DELETE /config/verify/{id}. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation DELETE /config/verify/{id}
 func (c *Client) DeleteVerifyJob(ctx context.Context, p DeleteVerifyJobParams) error {

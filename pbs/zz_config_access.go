@@ -10,9 +10,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetConfigAccessIndex calls GET /config/access.
-//
-// Open to every authenticated user.
+// GetConfigAccessIndex calls GET /config/access. Open to every authenticated user.
 //
 //api:operation GET /config/access
 func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -21,9 +19,7 @@ func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]Subdirectory, erro
 	return out, err
 }
 
-// ListADRealms calls GET /config/access/ad.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListADRealms calls GET /config/access/ad. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ad
 func (c *Client) ListADRealms(ctx context.Context) ([]ADRealm, error) {
@@ -65,9 +61,7 @@ type RealmSyncAttributes struct {
 
 // ParseRealmSyncAttributes reads the text of a RealmSyncAttributes.
 func ParseRealmSyncAttributes(text string) (RealmSyncAttributes, error) {
-	var v RealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RealmSyncAttributes](text)
 }
 
 // String returns the text that stands for v.
@@ -95,9 +89,7 @@ type RealmSyncOptions struct {
 
 // ParseRealmSyncOptions reads the text of a RealmSyncOptions.
 func ParseRealmSyncOptions(text string) (RealmSyncOptions, error) {
-	var v RealmSyncOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RealmSyncOptions](text)
 }
 
 // String returns the text that stands for v.
@@ -132,9 +124,7 @@ type CreateADRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// CreateADRealm calls POST /config/access/ad.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateADRealm calls POST /config/access/ad. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/ad
 func (c *Client) CreateADRealm(ctx context.Context, p CreateADRealmParams) error {
@@ -146,9 +136,7 @@ type GetADRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetADRealm calls GET /config/access/ad/{realm}.
-//
-// Needs Sys.Audit on /access/domains.
+// GetADRealm calls GET /config/access/ad/{realm}. Needs Sys.Audit on /access/domains.
 //
 //api:operation GET /config/access/ad/{realm}
 func (c *Client) GetADRealm(ctx context.Context, p GetADRealmParams) (*ADRealm, error) {
@@ -183,9 +171,7 @@ type UpdateADRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// UpdateADRealm calls PUT /config/access/ad/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateADRealm calls PUT /config/access/ad/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/ad/{realm}
 func (c *Client) UpdateADRealm(ctx context.Context, p UpdateADRealmParams) (*ADRealm, error) {
@@ -202,18 +188,14 @@ type DeleteADRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteADRealm calls DELETE /config/access/ad/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteADRealm calls DELETE /config/access/ad/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation DELETE /config/access/ad/{realm}
 func (c *Client) DeleteADRealm(ctx context.Context, p DeleteADRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/ad/{realm}", &p, nil)
 }
 
-// ListLDAPRealms calls GET /config/access/ldap.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListLDAPRealms calls GET /config/access/ldap. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ldap
 func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealm, error) {
@@ -263,9 +245,7 @@ type CreateLDAPRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// CreateLDAPRealm calls POST /config/access/ldap.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateLDAPRealm calls POST /config/access/ldap. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/ldap
 func (c *Client) CreateLDAPRealm(ctx context.Context, p CreateLDAPRealmParams) error {
@@ -277,9 +257,7 @@ type GetLDAPRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetLDAPRealm calls GET /config/access/ldap/{realm}.
-//
-// Needs Sys.Audit on /access/domains.
+// GetLDAPRealm calls GET /config/access/ldap/{realm}. Needs Sys.Audit on /access/domains.
 //
 //api:operation GET /config/access/ldap/{realm}
 func (c *Client) GetLDAPRealm(ctx context.Context, p GetLDAPRealmParams) (*LDAPRealm, error) {
@@ -315,9 +293,7 @@ type UpdateLDAPRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// UpdateLDAPRealm calls PUT /config/access/ldap/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateLDAPRealm calls PUT /config/access/ldap/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/ldap/{realm}
 func (c *Client) UpdateLDAPRealm(ctx context.Context, p UpdateLDAPRealmParams) (*LDAPRealm, error) {
@@ -334,18 +310,14 @@ type DeleteLDAPRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteLDAPRealm calls DELETE /config/access/ldap/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteLDAPRealm calls DELETE /config/access/ldap/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation DELETE /config/access/ldap/{realm}
 func (c *Client) DeleteLDAPRealm(ctx context.Context, p DeleteLDAPRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/ldap/{realm}", &p, nil)
 }
 
-// ListOpenIDRealms calls GET /config/access/openid.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListOpenIDRealms calls GET /config/access/openid. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/openid
 func (c *Client) ListOpenIDRealms(ctx context.Context) ([]OpenIDRealm, error) {
@@ -386,9 +358,7 @@ type CreateOpenIDRealmParams struct {
 	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
-// CreateOpenIDRealm calls POST /config/access/openid.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateOpenIDRealm calls POST /config/access/openid. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/openid
 func (c *Client) CreateOpenIDRealm(ctx context.Context, p CreateOpenIDRealmParams) error {
@@ -400,9 +370,7 @@ type GetOpenIDRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetOpenIDRealm calls GET /config/access/openid/{realm}.
-//
-// Needs Sys.Audit on /access/domains.
+// GetOpenIDRealm calls GET /config/access/openid/{realm}. Needs Sys.Audit on /access/domains.
 //
 //api:operation GET /config/access/openid/{realm}
 func (c *Client) GetOpenIDRealm(ctx context.Context, p GetOpenIDRealmParams) (*OpenIDRealm, error) {
@@ -430,9 +398,7 @@ type UpdateOpenIDRealmParams struct {
 	Scopes     []string `json:"scopes,omitempty" px:"list"`
 }
 
-// UpdateOpenIDRealm calls PUT /config/access/openid/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateOpenIDRealm calls PUT /config/access/openid/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/openid/{realm}
 func (c *Client) UpdateOpenIDRealm(ctx context.Context, p UpdateOpenIDRealmParams) (*OpenIDRealm, error) {
@@ -449,18 +415,15 @@ type DeleteOpenIDRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteOpenIDRealm calls DELETE /config/access/openid/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteOpenIDRealm calls DELETE /config/access/openid/{realm}. Needs Realm.Allocate on
+// /access/domains.
 //
 //api:operation DELETE /config/access/openid/{realm}
 func (c *Client) DeleteOpenIDRealm(ctx context.Context, p DeleteOpenIDRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/openid/{realm}", &p, nil)
 }
 
-// GetPAMRealm calls GET /config/access/pam.
-//
-// Needs Sys.Audit on /access/domains.
+// GetPAMRealm calls GET /config/access/pam. Needs Sys.Audit on /access/domains.
 //
 //api:operation GET /config/access/pam
 func (c *Client) GetPAMRealm(ctx context.Context) (*Realm, error) {
@@ -479,9 +442,7 @@ type UpdatePAMRealmParams struct {
 	Digest  *string  `json:"digest,omitempty"`
 }
 
-// UpdatePAMRealm calls PUT /config/access/pam.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdatePAMRealm calls PUT /config/access/pam. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pam
 func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*Realm, error) {
@@ -492,9 +453,7 @@ func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*R
 	return out, nil
 }
 
-// GetPBSRealm calls GET /config/access/pbs.
-//
-// Needs Sys.Audit on /access/domains.
+// GetPBSRealm calls GET /config/access/pbs. Needs Sys.Audit on /access/domains.
 //
 //api:operation GET /config/access/pbs
 func (c *Client) GetPBSRealm(ctx context.Context) (*Realm, error) {
@@ -513,9 +472,7 @@ type UpdatePBSRealmParams struct {
 	Digest  *string  `json:"digest,omitempty"`
 }
 
-// UpdatePBSRealm calls PUT /config/access/pbs.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdatePBSRealm calls PUT /config/access/pbs. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pbs
 func (c *Client) UpdatePBSRealm(ctx context.Context, p UpdatePBSRealmParams) (*Realm, error) {
@@ -526,9 +483,7 @@ func (c *Client) UpdatePBSRealm(ctx context.Context, p UpdatePBSRealmParams) (*R
 	return out, nil
 }
 
-// GetConfigAccessTFAIndex calls GET /config/access/tfa.
-//
-// Open to every authenticated user.
+// GetConfigAccessTFAIndex calls GET /config/access/tfa. Open to every authenticated user.
 //
 //api:operation GET /config/access/tfa
 func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -537,9 +492,7 @@ func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]Subdirectory, e
 	return out, err
 }
 
-// GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn.
-//
-// Open to every authenticated user.
+// GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn. Open to every authenticated user.
 //
 //api:operation GET /config/access/tfa/webauthn
 func (c *Client) GetConfigAccessTFAWebAuthn(ctx context.Context) (*ConfigAccessTFAWebAuthn, error) {
@@ -568,9 +521,7 @@ type UpdateConfigAccessTFAWebAuthnParams struct {
 	Rp              *string  `json:"rp,omitempty"`
 }
 
-// UpdateConfigAccessTFAWebAuthn calls PUT /config/access/tfa/webauthn.
-//
-// Needs root@pam.
+// UpdateConfigAccessTFAWebAuthn calls PUT /config/access/tfa/webauthn. Needs root@pam.
 //
 //api:operation PUT /config/access/tfa/webauthn
 func (c *Client) UpdateConfigAccessTFAWebAuthn(ctx context.Context, p UpdateConfigAccessTFAWebAuthnParams) error {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetACMEIndex calls GET /config/acme.
-//
-// Open to every authenticated user.
+// GetACMEIndex calls GET /config/acme. Open to every authenticated user.
 //
 //api:operation GET /config/acme
 func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -20,9 +18,7 @@ func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListACMEAccounts calls GET /config/acme/account.
-//
-// Needs Sys.Modify on /system/certificates.
+// ListACMEAccounts calls GET /config/acme/account. Needs Sys.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/account
 func (c *Client) ListACMEAccounts(ctx context.Context) ([]ACMEAccountListItem, error) {
@@ -46,9 +42,8 @@ type CreateACMEAccountParams struct {
 	TOSURL     *string `json:"tos_url,omitempty"`
 }
 
-// CreateACMEAccount calls POST /config/acme/account.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+// CreateACMEAccount calls POST /config/acme/account. The result names the task that does the work.
+// Needs Sys.Modify on /system/certificates.
 //
 //api:operation POST /config/acme/account
 func (c *Client) CreateACMEAccount(ctx context.Context, p CreateACMEAccountParams) (UPID, error) {
@@ -62,9 +57,7 @@ type GetACMEAccountParams struct {
 	Name string `json:"name"`
 }
 
-// GetACMEAccount calls GET /config/acme/account/{name}.
-//
-// Needs Sys.Modify on /system/certificates.
+// GetACMEAccount calls GET /config/acme/account/{name}. Needs Sys.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/account/{name}
 func (c *Client) GetACMEAccount(ctx context.Context, p GetACMEAccountParams) (*ACMEAccount, error) {
@@ -108,9 +101,8 @@ type UpdateACMEAccountParams struct {
 	Contact *string `json:"contact,omitempty"`
 }
 
-// UpdateACMEAccount calls PUT /config/acme/account/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+// UpdateACMEAccount calls PUT /config/acme/account/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation PUT /config/acme/account/{name}
 func (c *Client) UpdateACMEAccount(ctx context.Context, p UpdateACMEAccountParams) (UPID, error) {
@@ -125,9 +117,8 @@ type DeleteACMEAccountParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// DeleteACMEAccount calls DELETE /config/acme/account/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+// DeleteACMEAccount calls DELETE /config/acme/account/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation DELETE /config/acme/account/{name}
 func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParams) (UPID, error) {
@@ -136,9 +127,7 @@ func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParam
 	return out, err
 }
 
-// ListACMEChallengeSchema calls GET /config/acme/challenge-schema.
-//
-// Open to every authenticated user.
+// ListACMEChallengeSchema calls GET /config/acme/challenge-schema. Open to every authenticated user.
 //
 //api:operation GET /config/acme/challenge-schema
 func (c *Client) ListACMEChallengeSchema(ctx context.Context) ([]ACMEChallengeSchemaListItem, error) {
@@ -155,9 +144,7 @@ type ACMEChallengeSchemaListItem struct {
 	Type   string          `json:"type"`
 }
 
-// ListACMEDirectories calls GET /config/acme/directories.
-//
-// Open to every authenticated user.
+// ListACMEDirectories calls GET /config/acme/directories. Open to every authenticated user.
 //
 //api:operation GET /config/acme/directories
 func (c *Client) ListACMEDirectories(ctx context.Context) ([]ACMEDirectoryListItem, error) {
@@ -172,9 +159,7 @@ type ACMEDirectoryListItem struct {
 	URL  string `json:"url"`
 }
 
-// ListACMEPlugins calls GET /config/acme/plugins.
-//
-// Needs Sys.Modify on /system/certificates.
+// ListACMEPlugins calls GET /config/acme/plugins. Needs Sys.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins
 func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPlugin, error) {
@@ -203,9 +188,7 @@ type CreateACMEPluginParams struct {
 	ValidationDelay *int64 `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// CreateACMEPlugin calls POST /config/acme/plugins.
-//
-// Needs Sys.Modify on /system/certificates.
+// CreateACMEPlugin calls POST /config/acme/plugins. Needs Sys.Modify on /system/certificates.
 //
 //api:operation POST /config/acme/plugins
 func (c *Client) CreateACMEPlugin(ctx context.Context, p CreateACMEPluginParams) error {
@@ -217,9 +200,7 @@ type GetACMEPluginParams struct {
 	ID string `json:"id"` // At most 32 characters.
 }
 
-// GetACMEPlugin calls GET /config/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /system/certificates.
+// GetACMEPlugin calls GET /config/acme/plugins/{id}. Needs Sys.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins/{id}
 func (c *Client) GetACMEPlugin(ctx context.Context, p GetACMEPluginParams) (*ACMEPlugin, error) {
@@ -241,9 +222,7 @@ type UpdateACMEPluginParams struct {
 	ValidationDelay *int64   `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// UpdateACMEPlugin calls PUT /config/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /system/certificates.
+// UpdateACMEPlugin calls PUT /config/acme/plugins/{id}. Needs Sys.Modify on /system/certificates.
 //
 //api:operation PUT /config/acme/plugins/{id}
 func (c *Client) UpdateACMEPlugin(ctx context.Context, p UpdateACMEPluginParams) error {
@@ -255,9 +234,7 @@ type DeleteACMEPluginParams struct {
 	ID string `json:"id"` // At most 32 characters.
 }
 
-// DeleteACMEPlugin calls DELETE /config/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /system/certificates.
+// DeleteACMEPlugin calls DELETE /config/acme/plugins/{id}. Needs Sys.Modify on /system/certificates.
 //
 //api:operation DELETE /config/acme/plugins/{id}
 func (c *Client) DeleteACMEPlugin(ctx context.Context, p DeleteACMEPluginParams) error {
@@ -269,9 +246,7 @@ type GetACMETOSParams struct {
 	Directory *string `json:"directory,omitempty"`
 }
 
-// GetACMETOS calls GET /config/acme/tos.
-//
-// Open to every authenticated user.
+// GetACMETOS calls GET /config/acme/tos. Open to every authenticated user.
 //
 //api:operation GET /config/acme/tos
 func (c *Client) GetACMETOS(ctx context.Context, p GetACMETOSParams) (string, error) {

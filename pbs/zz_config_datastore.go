@@ -10,9 +10,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListDatastoreConfig calls GET /config/datastore.
-//
-// Open to every authenticated user.
+// ListDatastoreConfig calls GET /config/datastore. Open to every authenticated user.
 //
 //api:operation GET /config/datastore
 func (c *Client) ListDatastoreConfig(ctx context.Context) ([]DatastoreConfig, error) {
@@ -65,9 +63,7 @@ type DatastoreNotificationThresholds struct {
 
 // ParseDatastoreNotificationThresholds reads the text of a DatastoreNotificationThresholds.
 func ParseDatastoreNotificationThresholds(text string) (DatastoreNotificationThresholds, error) {
-	var v DatastoreNotificationThresholds
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[DatastoreNotificationThresholds](text)
 }
 
 // String returns the text that stands for v.
@@ -98,11 +94,7 @@ type DatastoreNotify struct {
 }
 
 // ParseDatastoreNotify reads the text of a DatastoreNotify.
-func ParseDatastoreNotify(text string) (DatastoreNotify, error) {
-	var v DatastoreNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseDatastoreNotify(text string) (DatastoreNotify, error) { return parse[DatastoreNotify](text) }
 
 // String returns the text that stands for v.
 func (v DatastoreNotify) String() string { return wire.FormatProps(v, v.raw) }
@@ -133,11 +125,7 @@ type DatastoreTuning struct {
 }
 
 // ParseDatastoreTuning reads the text of a DatastoreTuning.
-func ParseDatastoreTuning(text string) (DatastoreTuning, error) {
-	var v DatastoreTuning
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseDatastoreTuning(text string) (DatastoreTuning, error) { return parse[DatastoreTuning](text) }
 
 // String returns the text that stands for v.
 func (v DatastoreTuning) String() string { return wire.FormatProps(v, v.raw) }
@@ -198,9 +186,7 @@ type GetDatastoreConfigParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetDatastoreConfig calls GET /config/datastore/{name}.
-//
-// Needs Datastore.Audit on /datastore/{name}.
+// GetDatastoreConfig calls GET /config/datastore/{name}. Needs Datastore.Audit on /datastore/{name}.
 //
 //api:operation GET /config/datastore/{name}
 func (c *Client) GetDatastoreConfig(ctx context.Context, p GetDatastoreConfigParams) (*DatastoreConfig, error) {
@@ -240,9 +226,8 @@ type UpdateDatastoreConfigParams struct {
 	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
-// UpdateDatastoreConfig calls PUT /config/datastore/{name}.
-//
-// Needs Datastore.Modify on /datastore/{name}.
+// UpdateDatastoreConfig calls PUT /config/datastore/{name}. Needs Datastore.Modify on
+// /datastore/{name}.
 //
 //api:operation PUT /config/datastore/{name}
 func (c *Client) UpdateDatastoreConfig(ctx context.Context, p UpdateDatastoreConfigParams) error {
@@ -257,10 +242,8 @@ type DeleteDatastoreConfigParams struct {
 	KeepJobConfigs *bool   `json:"keep-job-configs,omitempty"` // Default false.
 }
 
-// DeleteDatastoreConfig calls DELETE /config/datastore/{name}.
-//
-// The result names the task that does the work. Needs Datastore.Allocate on /datastore/{name}. The
-// server checks more.
+// DeleteDatastoreConfig calls DELETE /config/datastore/{name}. The result names the task that does the
+// work. Needs Datastore.Allocate on /datastore/{name}. The server checks more.
 //
 //api:operation DELETE /config/datastore/{name}
 func (c *Client) DeleteDatastoreConfig(ctx context.Context, p DeleteDatastoreConfigParams) (UPID, error) {

@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetConfigMetricsIndex calls GET /config/metrics.
-//
-// Open to every authenticated user.
+// GetConfigMetricsIndex calls GET /config/metrics. Open to every authenticated user.
 //
 //api:operation GET /config/metrics
 func (c *Client) GetConfigMetricsIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -19,9 +17,7 @@ func (c *Client) GetConfigMetricsIndex(ctx context.Context) ([]Subdirectory, err
 	return out, err
 }
 
-// ListInfluxDBHTTPServers calls GET /config/metrics/influxdb-http.
-//
-// Needs Sys.Audit on /.
+// ListInfluxDBHTTPServers calls GET /config/metrics/influxdb-http. Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-http
 func (c *Client) ListInfluxDBHTTPServers(ctx context.Context) ([]InfluxDBHTTPServer, error) {
@@ -56,9 +52,7 @@ type CreateInfluxDBHTTPServerParams struct {
 	VerifyTLS    *bool   `json:"verify-tls,omitempty"` // Default true.
 }
 
-// CreateInfluxDBHTTPServer calls POST /config/metrics/influxdb-http.
-//
-// Needs Sys.Modify on /.
+// CreateInfluxDBHTTPServer calls POST /config/metrics/influxdb-http. Needs Sys.Modify on /.
 //
 //api:operation POST /config/metrics/influxdb-http
 func (c *Client) CreateInfluxDBHTTPServer(ctx context.Context, p CreateInfluxDBHTTPServerParams) error {
@@ -70,9 +64,7 @@ type GetInfluxDBHTTPServerParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetInfluxDBHTTPServer calls GET /config/metrics/influxdb-http/{name}.
-//
-// Needs Sys.Audit on /.
+// GetInfluxDBHTTPServer calls GET /config/metrics/influxdb-http/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-http/{name}
 func (c *Client) GetInfluxDBHTTPServer(ctx context.Context, p GetInfluxDBHTTPServerParams) (*InfluxDBHTTPServer, error) {
@@ -98,9 +90,7 @@ type UpdateInfluxDBHTTPServerParams struct {
 	VerifyTLS    *bool    `json:"verify-tls,omitempty"` // Default true.
 }
 
-// UpdateInfluxDBHTTPServer calls PUT /config/metrics/influxdb-http/{name}.
-//
-// Needs Sys.Modify on /.
+// UpdateInfluxDBHTTPServer calls PUT /config/metrics/influxdb-http/{name}. Needs Sys.Modify on /.
 //
 //api:operation PUT /config/metrics/influxdb-http/{name}
 func (c *Client) UpdateInfluxDBHTTPServer(ctx context.Context, p UpdateInfluxDBHTTPServerParams) error {
@@ -113,18 +103,14 @@ type DeleteInfluxDBHTTPServerParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteInfluxDBHTTPServer calls DELETE /config/metrics/influxdb-http/{name}.
-//
-// Needs Sys.Modify on /.
+// DeleteInfluxDBHTTPServer calls DELETE /config/metrics/influxdb-http/{name}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /config/metrics/influxdb-http/{name}
 func (c *Client) DeleteInfluxDBHTTPServer(ctx context.Context, p DeleteInfluxDBHTTPServerParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/metrics/influxdb-http/{name}", &p, nil)
 }
 
-// ListInfluxDBUDPServers calls GET /config/metrics/influxdb-udp.
-//
-// Needs Sys.Audit on /.
+// ListInfluxDBUDPServers calls GET /config/metrics/influxdb-udp. Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-udp
 func (c *Client) ListInfluxDBUDPServers(ctx context.Context) ([]InfluxDBUDPServer, error) {
@@ -151,9 +137,7 @@ type CreateInfluxDBUDPServerParams struct {
 	MTU     *int64  `json:"mtu,omitempty"`     // Default 1500.
 }
 
-// CreateInfluxDBUDPServer calls POST /config/metrics/influxdb-udp.
-//
-// Needs Sys.Modify on /.
+// CreateInfluxDBUDPServer calls POST /config/metrics/influxdb-udp. Needs Sys.Modify on /.
 //
 //api:operation POST /config/metrics/influxdb-udp
 func (c *Client) CreateInfluxDBUDPServer(ctx context.Context, p CreateInfluxDBUDPServerParams) error {
@@ -165,9 +149,7 @@ type GetInfluxDBUDPServerParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetInfluxDBUDPServer calls GET /config/metrics/influxdb-udp/{name}.
-//
-// Needs Sys.Audit on /.
+// GetInfluxDBUDPServer calls GET /config/metrics/influxdb-udp/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /config/metrics/influxdb-udp/{name}
 func (c *Client) GetInfluxDBUDPServer(ctx context.Context, p GetInfluxDBUDPServerParams) (*InfluxDBUDPServer, error) {
@@ -189,9 +171,7 @@ type UpdateInfluxDBUDPServerParams struct {
 	MTU     *int64   `json:"mtu,omitempty"` // Default 1500.
 }
 
-// UpdateInfluxDBUDPServer calls PUT /config/metrics/influxdb-udp/{name}.
-//
-// Needs Sys.Modify on /.
+// UpdateInfluxDBUDPServer calls PUT /config/metrics/influxdb-udp/{name}. Needs Sys.Modify on /.
 //
 //api:operation PUT /config/metrics/influxdb-udp/{name}
 func (c *Client) UpdateInfluxDBUDPServer(ctx context.Context, p UpdateInfluxDBUDPServerParams) error {
@@ -204,9 +184,7 @@ type DeleteInfluxDBUDPServerParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteInfluxDBUDPServer calls DELETE /config/metrics/influxdb-udp/{name}.
-//
-// Needs Sys.Modify on /.
+// DeleteInfluxDBUDPServer calls DELETE /config/metrics/influxdb-udp/{name}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /config/metrics/influxdb-udp/{name}
 func (c *Client) DeleteInfluxDBUDPServer(ctx context.Context, p DeleteInfluxDBUDPServerParams) error {

@@ -10,9 +10,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetNotificationIndex calls GET /config/notifications.
-//
-// Open to every authenticated user.
+// GetNotificationIndex calls GET /config/notifications. Open to every authenticated user.
 //
 //api:operation GET /config/notifications
 func (c *Client) GetNotificationIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -21,9 +19,8 @@ func (c *Client) GetNotificationIndex(ctx context.Context) ([]Subdirectory, erro
 	return out, err
 }
 
-// GetNotificationEndpointIndex calls GET /config/notifications/endpoints.
-//
-// Open to every authenticated user.
+// GetNotificationEndpointIndex calls GET /config/notifications/endpoints. Open to every authenticated
+// user.
 //
 //api:operation GET /config/notifications/endpoints
 func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -32,9 +29,8 @@ func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]Subdirecto
 	return out, err
 }
 
-// ListGotifyEndpoints calls GET /config/notifications/endpoints/gotify.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListGotifyEndpoints calls GET /config/notifications/endpoints/gotify. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/gotify
 func (c *Client) ListGotifyEndpoints(ctx context.Context) ([]GotifyEndpoint, error) {
@@ -64,9 +60,8 @@ type CreateGotifyEndpointParams struct {
 	Origin  *string `json:"origin,omitempty"` // One of user-created, builtin, modified-builtin.
 }
 
-// CreateGotifyEndpoint calls POST /config/notifications/endpoints/gotify.
-//
-// Needs Sys.Modify on /system/notifications.
+// CreateGotifyEndpoint calls POST /config/notifications/endpoints/gotify. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/endpoints/gotify
 func (c *Client) CreateGotifyEndpoint(ctx context.Context, p CreateGotifyEndpointParams) error {
@@ -78,9 +73,8 @@ type GetGotifyEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetGotifyEndpoint calls GET /config/notifications/endpoints/gotify/{name}.
-//
-// Needs Sys.Audit on /system/notifications.
+// GetGotifyEndpoint calls GET /config/notifications/endpoints/gotify/{name}. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/gotify/{name}
 func (c *Client) GetGotifyEndpoint(ctx context.Context, p GetGotifyEndpointParams) (*GotifyEndpoint, error) {
@@ -102,9 +96,8 @@ type UpdateGotifyEndpointParams struct {
 	Token   *string  `json:"token,omitempty"`
 }
 
-// UpdateGotifyEndpoint calls PUT /config/notifications/endpoints/gotify/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// UpdateGotifyEndpoint calls PUT /config/notifications/endpoints/gotify/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation PUT /config/notifications/endpoints/gotify/{name}
 func (c *Client) UpdateGotifyEndpoint(ctx context.Context, p UpdateGotifyEndpointParams) error {
@@ -116,18 +109,16 @@ type DeleteGotifyEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteGotifyEndpoint calls DELETE /config/notifications/endpoints/gotify/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// DeleteGotifyEndpoint calls DELETE /config/notifications/endpoints/gotify/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation DELETE /config/notifications/endpoints/gotify/{name}
 func (c *Client) DeleteGotifyEndpoint(ctx context.Context, p DeleteGotifyEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/notifications/endpoints/gotify/{name}", &p, nil)
 }
 
-// ListSendmailEndpoints calls GET /config/notifications/endpoints/sendmail.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListSendmailEndpoints calls GET /config/notifications/endpoints/sendmail. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/sendmail
 func (c *Client) ListSendmailEndpoints(ctx context.Context) ([]SendmailEndpoint, error) {
@@ -162,9 +153,8 @@ type CreateSendmailEndpointParams struct {
 	Origin      *string  `json:"origin,omitempty"`      // One of user-created, builtin, modified-builtin.
 }
 
-// CreateSendmailEndpoint calls POST /config/notifications/endpoints/sendmail.
-//
-// Needs Sys.Modify on /system/notifications.
+// CreateSendmailEndpoint calls POST /config/notifications/endpoints/sendmail. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/endpoints/sendmail
 func (c *Client) CreateSendmailEndpoint(ctx context.Context, p CreateSendmailEndpointParams) error {
@@ -176,9 +166,8 @@ type GetSendmailEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetSendmailEndpoint calls GET /config/notifications/endpoints/sendmail/{name}.
-//
-// Needs Sys.Audit on /system/notifications.
+// GetSendmailEndpoint calls GET /config/notifications/endpoints/sendmail/{name}. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/sendmail/{name}
 func (c *Client) GetSendmailEndpoint(ctx context.Context, p GetSendmailEndpointParams) (*SendmailEndpoint, error) {
@@ -202,9 +191,8 @@ type UpdateSendmailEndpointParams struct {
 	MailToUser  []string `json:"mailto-user,omitempty"` // Each 2 to 64 characters.
 }
 
-// UpdateSendmailEndpoint calls PUT /config/notifications/endpoints/sendmail/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// UpdateSendmailEndpoint calls PUT /config/notifications/endpoints/sendmail/{name}. Needs Sys.Modify
+// on /system/notifications.
 //
 //api:operation PUT /config/notifications/endpoints/sendmail/{name}
 func (c *Client) UpdateSendmailEndpoint(ctx context.Context, p UpdateSendmailEndpointParams) error {
@@ -216,18 +204,16 @@ type DeleteSendmailEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteSendmailEndpoint calls DELETE /config/notifications/endpoints/sendmail/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// DeleteSendmailEndpoint calls DELETE /config/notifications/endpoints/sendmail/{name}. Needs
+// Sys.Modify on /system/notifications.
 //
 //api:operation DELETE /config/notifications/endpoints/sendmail/{name}
 func (c *Client) DeleteSendmailEndpoint(ctx context.Context, p DeleteSendmailEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/notifications/endpoints/sendmail/{name}", &p, nil)
 }
 
-// ListSMTPEndpoints calls GET /config/notifications/endpoints/smtp.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListSMTPEndpoints calls GET /config/notifications/endpoints/smtp. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/smtp
 func (c *Client) ListSMTPEndpoints(ctx context.Context) ([]SMTPEndpoint, error) {
@@ -269,9 +255,8 @@ type CreateSMTPEndpointParams struct {
 	Username    *string  `json:"username,omitempty"`
 }
 
-// CreateSMTPEndpoint calls POST /config/notifications/endpoints/smtp.
-//
-// Needs Sys.Modify on /system/notifications.
+// CreateSMTPEndpoint calls POST /config/notifications/endpoints/smtp. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/endpoints/smtp
 func (c *Client) CreateSMTPEndpoint(ctx context.Context, p CreateSMTPEndpointParams) error {
@@ -283,9 +268,8 @@ type GetSMTPEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetSMTPEndpoint calls GET /config/notifications/endpoints/smtp/{name}.
-//
-// Needs Sys.Audit on /system/notifications.
+// GetSMTPEndpoint calls GET /config/notifications/endpoints/smtp/{name}. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/smtp/{name}
 func (c *Client) GetSMTPEndpoint(ctx context.Context, p GetSMTPEndpointParams) (*SMTPEndpoint, error) {
@@ -314,9 +298,8 @@ type UpdateSMTPEndpointParams struct {
 	Username    *string  `json:"username,omitempty"`
 }
 
-// UpdateSMTPEndpoint calls PUT /config/notifications/endpoints/smtp/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// UpdateSMTPEndpoint calls PUT /config/notifications/endpoints/smtp/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation PUT /config/notifications/endpoints/smtp/{name}
 func (c *Client) UpdateSMTPEndpoint(ctx context.Context, p UpdateSMTPEndpointParams) error {
@@ -328,18 +311,16 @@ type DeleteSMTPEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteSMTPEndpoint calls DELETE /config/notifications/endpoints/smtp/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// DeleteSMTPEndpoint calls DELETE /config/notifications/endpoints/smtp/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation DELETE /config/notifications/endpoints/smtp/{name}
 func (c *Client) DeleteSMTPEndpoint(ctx context.Context, p DeleteSMTPEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/notifications/endpoints/smtp/{name}", &p, nil)
 }
 
-// ListWebhookEndpoints calls GET /config/notifications/endpoints/webhook.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListWebhookEndpoints calls GET /config/notifications/endpoints/webhook. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/webhook
 func (c *Client) ListWebhookEndpoints(ctx context.Context) ([]WebhookEndpoint, error) {
@@ -373,11 +354,7 @@ type WebhookValue struct {
 }
 
 // ParseWebhookValue reads the text of a WebhookValue.
-func ParseWebhookValue(text string) (WebhookValue, error) {
-	var v WebhookValue
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseWebhookValue(text string) (WebhookValue, error) { return parse[WebhookValue](text) }
 
 // String returns the text that stands for v.
 func (v WebhookValue) String() string { return wire.FormatProps(v, v.raw) }
@@ -404,9 +381,8 @@ type CreateWebhookEndpointParams struct {
 	Secret  []WebhookValue `json:"secret,omitempty"`
 }
 
-// CreateWebhookEndpoint calls POST /config/notifications/endpoints/webhook.
-//
-// Needs Sys.Modify on /system/notifications.
+// CreateWebhookEndpoint calls POST /config/notifications/endpoints/webhook. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/endpoints/webhook
 func (c *Client) CreateWebhookEndpoint(ctx context.Context, p CreateWebhookEndpointParams) error {
@@ -418,9 +394,8 @@ type GetWebhookEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetWebhookEndpoint calls GET /config/notifications/endpoints/webhook/{name}.
-//
-// Needs Sys.Audit on /system/notifications.
+// GetWebhookEndpoint calls GET /config/notifications/endpoints/webhook/{name}. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/endpoints/webhook/{name}
 func (c *Client) GetWebhookEndpoint(ctx context.Context, p GetWebhookEndpointParams) (*WebhookEndpoint, error) {
@@ -445,9 +420,8 @@ type UpdateWebhookEndpointParams struct {
 	URL     *string        `json:"url,omitempty"`
 }
 
-// UpdateWebhookEndpoint calls PUT /config/notifications/endpoints/webhook/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// UpdateWebhookEndpoint calls PUT /config/notifications/endpoints/webhook/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation PUT /config/notifications/endpoints/webhook/{name}
 func (c *Client) UpdateWebhookEndpoint(ctx context.Context, p UpdateWebhookEndpointParams) error {
@@ -459,18 +433,16 @@ type DeleteWebhookEndpointParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteWebhookEndpoint calls DELETE /config/notifications/endpoints/webhook/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// DeleteWebhookEndpoint calls DELETE /config/notifications/endpoints/webhook/{name}. Needs Sys.Modify
+// on /system/notifications.
 //
 //api:operation DELETE /config/notifications/endpoints/webhook/{name}
 func (c *Client) DeleteWebhookEndpoint(ctx context.Context, p DeleteWebhookEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/notifications/endpoints/webhook/{name}", &p, nil)
 }
 
-// ListNotificationMatcherFieldValues calls GET /config/notifications/matcher-field-values.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListNotificationMatcherFieldValues calls GET /config/notifications/matcher-field-values. Needs
+// Sys.Audit on /system/notifications.
 //
 //api:operation GET /config/notifications/matcher-field-values
 func (c *Client) ListNotificationMatcherFieldValues(ctx context.Context) ([]NotificationMatcherFieldValueListItem, error) {
@@ -487,9 +459,8 @@ type NotificationMatcherFieldValueListItem struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// ListNotificationMatcherFields calls GET /config/notifications/matcher-fields.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListNotificationMatcherFields calls GET /config/notifications/matcher-fields. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/matcher-fields
 func (c *Client) ListNotificationMatcherFields(ctx context.Context) ([]NotificationMatcherFieldListItem, error) {
@@ -504,9 +475,8 @@ type NotificationMatcherFieldListItem struct {
 	Name string `json:"name"`
 }
 
-// ListNotificationMatchers calls GET /config/notifications/matchers.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListNotificationMatchers calls GET /config/notifications/matchers. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/matchers
 func (c *Client) ListNotificationMatchers(ctx context.Context) ([]NotificationMatcher, error) {
@@ -543,9 +513,8 @@ type CreateNotificationMatcherParams struct {
 	Target        []string `json:"target,omitempty"` // Each 2 to 32 characters.
 }
 
-// CreateNotificationMatcher calls POST /config/notifications/matchers.
-//
-// Needs Sys.Modify on /system/notifications.
+// CreateNotificationMatcher calls POST /config/notifications/matchers. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/matchers
 func (c *Client) CreateNotificationMatcher(ctx context.Context, p CreateNotificationMatcherParams) error {
@@ -557,9 +526,8 @@ type GetNotificationMatcherParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// GetNotificationMatcher calls GET /config/notifications/matchers/{name}.
-//
-// Needs Sys.Audit on /system/notifications.
+// GetNotificationMatcher calls GET /config/notifications/matchers/{name}. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/matchers/{name}
 func (c *Client) GetNotificationMatcher(ctx context.Context, p GetNotificationMatcherParams) (*NotificationMatcher, error) {
@@ -585,9 +553,8 @@ type UpdateNotificationMatcherParams struct {
 	Target        []string `json:"target,omitempty"` // Each 2 to 32 characters.
 }
 
-// UpdateNotificationMatcher calls PUT /config/notifications/matchers/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// UpdateNotificationMatcher calls PUT /config/notifications/matchers/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation PUT /config/notifications/matchers/{name}
 func (c *Client) UpdateNotificationMatcher(ctx context.Context, p UpdateNotificationMatcherParams) error {
@@ -599,18 +566,16 @@ type DeleteNotificationMatcherParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// DeleteNotificationMatcher calls DELETE /config/notifications/matchers/{name}.
-//
-// Needs Sys.Modify on /system/notifications.
+// DeleteNotificationMatcher calls DELETE /config/notifications/matchers/{name}. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation DELETE /config/notifications/matchers/{name}
 func (c *Client) DeleteNotificationMatcher(ctx context.Context, p DeleteNotificationMatcherParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/notifications/matchers/{name}", &p, nil)
 }
 
-// ListNotificationTargets calls GET /config/notifications/targets.
-//
-// Needs Sys.Audit on /system/notifications.
+// ListNotificationTargets calls GET /config/notifications/targets. Needs Sys.Audit on
+// /system/notifications.
 //
 //api:operation GET /config/notifications/targets
 func (c *Client) ListNotificationTargets(ctx context.Context) ([]NotificationTargetListItem, error) {
@@ -633,9 +598,8 @@ type GetNotificationTargetIndexParams struct {
 	Name string `json:"name"`
 }
 
-// GetNotificationTargetIndex calls GET /config/notifications/targets/{name}.
-//
-// Open to every authenticated user.
+// GetNotificationTargetIndex calls GET /config/notifications/targets/{name}. Open to every
+// authenticated user.
 //
 //api:operation GET /config/notifications/targets/{name}
 func (c *Client) GetNotificationTargetIndex(ctx context.Context, p GetNotificationTargetIndexParams) ([]Subdirectory, error) {
@@ -649,9 +613,8 @@ type TestNotificationTargetParams struct {
 	Name string `json:"name"` // 2 to 32 characters.
 }
 
-// TestNotificationTarget calls POST /config/notifications/targets/{name}/test.
-//
-// Needs Sys.Modify on /system/notifications.
+// TestNotificationTarget calls POST /config/notifications/targets/{name}/test. Needs Sys.Modify on
+// /system/notifications.
 //
 //api:operation POST /config/notifications/targets/{name}/test
 func (c *Client) TestNotificationTarget(ctx context.Context, p TestNotificationTargetParams) error {

@@ -8,9 +8,8 @@ import (
 	"net/http"
 )
 
-// ListRemotes calls GET /config/remote.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListRemotes calls GET /config/remote. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /config/remote
 func (c *Client) ListRemotes(ctx context.Context) ([]Remote, error) {
@@ -42,9 +41,7 @@ type CreateRemoteParams struct {
 	UseNodeProxy *bool   `json:"use-node-proxy,omitempty"` // Default false.
 }
 
-// CreateRemote calls POST /config/remote.
-//
-// Needs Remote.Modify on /remote.
+// CreateRemote calls POST /config/remote. Needs Remote.Modify on /remote.
 //
 //api:operation POST /config/remote
 func (c *Client) CreateRemote(ctx context.Context, p CreateRemoteParams) error {
@@ -56,9 +53,7 @@ type GetRemoteParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// GetRemote calls GET /config/remote/{name}.
-//
-// Needs Remote.Audit on /remote/{name}.
+// GetRemote calls GET /config/remote/{name}. Needs Remote.Audit on /remote/{name}.
 //
 //api:operation GET /config/remote/{name}
 func (c *Client) GetRemote(ctx context.Context, p GetRemoteParams) (*Remote, error) {
@@ -83,9 +78,7 @@ type UpdateRemoteParams struct {
 	UseNodeProxy *bool    `json:"use-node-proxy,omitempty"` // Default false.
 }
 
-// UpdateRemote calls PUT /config/remote/{name}.
-//
-// Needs Remote.Modify on /remote/{name}.
+// UpdateRemote calls PUT /config/remote/{name}. Needs Remote.Modify on /remote/{name}.
 //
 //api:operation PUT /config/remote/{name}
 func (c *Client) UpdateRemote(ctx context.Context, p UpdateRemoteParams) error {
@@ -98,9 +91,7 @@ type DeleteRemoteParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteRemote calls DELETE /config/remote/{name}.
-//
-// Needs Remote.Modify on /remote/{name}.
+// DeleteRemote calls DELETE /config/remote/{name}. Needs Remote.Modify on /remote/{name}.
 //
 //api:operation DELETE /config/remote/{name}
 func (c *Client) DeleteRemote(ctx context.Context, p DeleteRemoteParams) error {
@@ -112,9 +103,7 @@ type ScanRemoteParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// ScanRemote calls GET /config/remote/{name}/scan.
-//
-// Needs Remote.Audit on /remote/{name}.
+// ScanRemote calls GET /config/remote/{name}/scan. Needs Remote.Audit on /remote/{name}.
 //
 //api:operation GET /config/remote/{name}/scan
 func (c *Client) ScanRemote(ctx context.Context, p ScanRemoteParams) ([]DatastoreListItem, error) {
@@ -129,9 +118,7 @@ type GetRemoteScanIndexParams struct {
 	Store string `json:"store"`
 }
 
-// GetRemoteScanIndex calls GET /config/remote/{name}/scan/{store}.
-//
-// Open to every authenticated user.
+// GetRemoteScanIndex calls GET /config/remote/{name}/scan/{store}. Open to every authenticated user.
 //
 //api:operation GET /config/remote/{name}/scan/{store}
 func (c *Client) GetRemoteScanIndex(ctx context.Context, p GetRemoteScanIndexParams) ([]Subdirectory, error) {
@@ -147,9 +134,8 @@ type ListRemoteBackupGroupsParams struct {
 	Namespace *string `json:"namespace,omitempty"` // At most 256 characters.
 }
 
-// ListRemoteBackupGroups calls GET /config/remote/{name}/scan/{store}/groups.
-//
-// Needs Remote.Audit on /remote/{name}.
+// ListRemoteBackupGroups calls GET /config/remote/{name}/scan/{store}/groups. Needs Remote.Audit on
+// /remote/{name}.
 //
 //api:operation GET /config/remote/{name}/scan/{store}/groups
 func (c *Client) ListRemoteBackupGroups(ctx context.Context, p ListRemoteBackupGroupsParams) ([]BackupGroup, error) {
@@ -164,9 +150,8 @@ type ListRemoteNamespacesParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// ListRemoteNamespaces calls GET /config/remote/{name}/scan/{store}/namespaces.
-//
-// Needs Remote.Audit on /remote/{name}.
+// ListRemoteNamespaces calls GET /config/remote/{name}/scan/{store}/namespaces. Needs Remote.Audit on
+// /remote/{name}.
 //
 //api:operation GET /config/remote/{name}/scan/{store}/namespaces
 func (c *Client) ListRemoteNamespaces(ctx context.Context, p ListRemoteNamespacesParams) ([]RemoteNamespaceListItem, error) {

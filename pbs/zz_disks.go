@@ -14,9 +14,7 @@ type GetDiskIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetDiskIndex calls GET /nodes/{node}/disks.
-//
-// Open to every authenticated user.
+// GetDiskIndex calls GET /nodes/{node}/disks. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/disks
 func (c *Client) GetDiskIndex(ctx context.Context, p GetDiskIndexParams) ([]Subdirectory, error) {
@@ -30,9 +28,7 @@ type ListDirectoryMountsParams struct {
 	Node string `json:"node"`
 }
 
-// ListDirectoryMounts calls GET /nodes/{node}/disks/directory.
-//
-// Needs Sys.Audit on /system/disks.
+// ListDirectoryMounts calls GET /nodes/{node}/disks/directory. Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/directory
 func (c *Client) ListDirectoryMounts(ctx context.Context, p ListDirectoryMountsParams) ([]DirectoryMountListItem, error) {
@@ -62,9 +58,8 @@ type CreateDirectoryMountParams struct {
 	RemovableDatastore *bool   `json:"removable-datastore,omitempty"` // Default false.
 }
 
-// CreateDirectoryMount calls POST /nodes/{node}/disks/directory.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/disks.
+// CreateDirectoryMount calls POST /nodes/{node}/disks/directory. The result names the task that does
+// the work. Needs Sys.Modify on /system/disks.
 //
 //api:operation POST /nodes/{node}/disks/directory
 func (c *Client) CreateDirectoryMount(ctx context.Context, p CreateDirectoryMountParams) (UPID, error) {
@@ -79,9 +74,8 @@ type DeleteDirectoryMountParams struct {
 	Name string `json:"name"` // 3 to 32 characters.
 }
 
-// DeleteDirectoryMount calls DELETE /nodes/{node}/disks/directory/{name}.
-//
-// Needs Sys.Modify on /system/disks.
+// DeleteDirectoryMount calls DELETE /nodes/{node}/disks/directory/{name}. Needs Sys.Modify on
+// /system/disks.
 //
 //api:operation DELETE /nodes/{node}/disks/directory/{name}
 func (c *Client) DeleteDirectoryMount(ctx context.Context, p DeleteDirectoryMountParams) error {
@@ -95,9 +89,8 @@ type InitGPTDiskParams struct {
 	UUID *string `json:"uuid,omitempty"` // At most 36 characters.
 }
 
-// InitGPTDisk calls POST /nodes/{node}/disks/initgpt.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/disks.
+// InitGPTDisk calls POST /nodes/{node}/disks/initgpt. The result names the task that does the work.
+// Needs Sys.Modify on /system/disks.
 //
 //api:operation POST /nodes/{node}/disks/initgpt
 func (c *Client) InitGPTDisk(ctx context.Context, p InitGPTDiskParams) (UPID, error) {
@@ -114,9 +107,7 @@ type ListDisksParams struct {
 	UsageType         *string `json:"usage-type,omitempty"`         // One of unused, mounted, lvm, zfs, devicemapper, partitions, filesystem.
 }
 
-// ListDisks calls GET /nodes/{node}/disks/list.
-//
-// Needs Sys.Audit on /system/disks.
+// ListDisks calls GET /nodes/{node}/disks/list. Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/list
 func (c *Client) ListDisks(ctx context.Context, p ListDisksParams) ([]DiskListItem, error) {
@@ -162,9 +153,7 @@ type GetDiskSMARTParams struct {
 	HealthOnly *bool  `json:"healthonly,omitempty"`
 }
 
-// GetDiskSMART calls GET /nodes/{node}/disks/smart.
-//
-// Needs Sys.Audit on /system/disks.
+// GetDiskSMART calls GET /nodes/{node}/disks/smart. Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/smart
 func (c *Client) GetDiskSMART(ctx context.Context, p GetDiskSMARTParams) (*DiskSMART, error) {
@@ -200,9 +189,8 @@ type WipeDiskParams struct {
 	Disk string `json:"disk"` // 3 to 64 characters.
 }
 
-// WipeDisk calls PUT /nodes/{node}/disks/wipedisk.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/disks.
+// WipeDisk calls PUT /nodes/{node}/disks/wipedisk. The result names the task that does the work. Needs
+// Sys.Modify on /system/disks.
 //
 //api:operation PUT /nodes/{node}/disks/wipedisk
 func (c *Client) WipeDisk(ctx context.Context, p WipeDiskParams) (UPID, error) {
@@ -216,9 +204,7 @@ type ListZFSPoolsParams struct {
 	Node string `json:"node"`
 }
 
-// ListZFSPools calls GET /nodes/{node}/disks/zfs.
-//
-// Needs Sys.Audit on /system/disks.
+// ListZFSPools calls GET /nodes/{node}/disks/zfs. Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/zfs
 func (c *Client) ListZFSPools(ctx context.Context, p ListZFSPoolsParams) ([]ZFSPoolListItem, error) {
@@ -249,9 +235,8 @@ type CreateZFSPoolParams struct {
 	Compression  *string  `json:"compression,omitempty"` // One of gzip, lz4, lzjb, zle, zstd, on, off. Default on.
 }
 
-// CreateZFSPool calls POST /nodes/{node}/disks/zfs.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/disks.
+// CreateZFSPool calls POST /nodes/{node}/disks/zfs. The result names the task that does the work.
+// Needs Sys.Modify on /system/disks.
 //
 //api:operation POST /nodes/{node}/disks/zfs
 func (c *Client) CreateZFSPool(ctx context.Context, p CreateZFSPoolParams) (UPID, error) {
@@ -266,9 +251,7 @@ type GetZFSPoolParams struct {
 	Name string `json:"name"`
 }
 
-// GetZFSPool calls GET /nodes/{node}/disks/zfs/{name}.
-//
-// Needs Sys.Audit on /system/disks.
+// GetZFSPool calls GET /nodes/{node}/disks/zfs/{name}. Needs Sys.Audit on /system/disks.
 //
 //api:operation GET /nodes/{node}/disks/zfs/{name}
 func (c *Client) GetZFSPool(ctx context.Context, p GetZFSPoolParams) (*ZFSPool, error) {

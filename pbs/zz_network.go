@@ -13,9 +13,7 @@ type ListNodeNetworksParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeNetworks calls GET /nodes/{node}/network.
-//
-// Needs Sys.Audit on /system/network/interfaces.
+// ListNodeNetworks calls GET /nodes/{node}/network. Needs Sys.Audit on /system/network/interfaces.
 //
 //api:operation GET /nodes/{node}/network
 func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams) ([]NodeNetwork, error) {
@@ -77,9 +75,8 @@ type CreateNodeNetworkParams struct {
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"` // At most 15 characters.
 }
 
-// CreateNodeNetwork calls POST /nodes/{node}/network.
-//
-// Needs Sys.Modify on /system/network/interfaces/{iface}.
+// CreateNodeNetwork calls POST /nodes/{node}/network. Needs Sys.Modify on
+// /system/network/interfaces/{iface}.
 //
 //api:operation POST /nodes/{node}/network
 func (c *Client) CreateNodeNetwork(ctx context.Context, p CreateNodeNetworkParams) error {
@@ -91,9 +88,8 @@ type ReloadNodeNetworkParams struct {
 	Node string `json:"node"`
 }
 
-// ReloadNodeNetwork calls PUT /nodes/{node}/network.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/network/interfaces.
+// ReloadNodeNetwork calls PUT /nodes/{node}/network. The result names the task that does the work.
+// Needs Sys.Modify on /system/network/interfaces.
 //
 //api:operation PUT /nodes/{node}/network
 func (c *Client) ReloadNodeNetwork(ctx context.Context, p ReloadNodeNetworkParams) (UPID, error) {
@@ -107,9 +103,8 @@ type RevertNodeNetworkParams struct {
 	Node string `json:"node"`
 }
 
-// RevertNodeNetwork calls DELETE /nodes/{node}/network.
-//
-// Needs Sys.Modify on /system/network/interfaces.
+// RevertNodeNetwork calls DELETE /nodes/{node}/network. Needs Sys.Modify on
+// /system/network/interfaces.
 //
 //api:operation DELETE /nodes/{node}/network
 func (c *Client) RevertNodeNetwork(ctx context.Context, p RevertNodeNetworkParams) error {
@@ -122,9 +117,8 @@ type GetNodeNetworkParams struct {
 	Iface string `json:"iface"` // At most 15 characters.
 }
 
-// GetNodeNetwork calls GET /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Audit on /system/network/interfaces/{iface}.
+// GetNodeNetwork calls GET /nodes/{node}/network/{iface}. Needs Sys.Audit on
+// /system/network/interfaces/{iface}.
 //
 //api:operation GET /nodes/{node}/network/{iface}
 func (c *Client) GetNodeNetwork(ctx context.Context, p GetNodeNetworkParams) (*NodeNetwork, error) {
@@ -164,9 +158,8 @@ type UpdateNodeNetworkParams struct {
 	VLANRawDevice *string  `json:"vlan-raw-device,omitempty"` // At most 15 characters.
 }
 
-// UpdateNodeNetwork calls PUT /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Modify on /system/network/interfaces/{iface}.
+// UpdateNodeNetwork calls PUT /nodes/{node}/network/{iface}. Needs Sys.Modify on
+// /system/network/interfaces/{iface}.
 //
 //api:operation PUT /nodes/{node}/network/{iface}
 func (c *Client) UpdateNodeNetwork(ctx context.Context, p UpdateNodeNetworkParams) error {
@@ -180,9 +173,8 @@ type DeleteNodeNetworkParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteNodeNetwork calls DELETE /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Modify on /system/network/interfaces/{iface}.
+// DeleteNodeNetwork calls DELETE /nodes/{node}/network/{iface}. Needs Sys.Modify on
+// /system/network/interfaces/{iface}.
 //
 //api:operation DELETE /nodes/{node}/network/{iface}
 func (c *Client) DeleteNodeNetwork(ctx context.Context, p DeleteNodeNetworkParams) error {

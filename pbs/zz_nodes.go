@@ -12,9 +12,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListNodes calls GET /nodes.
-//
-// Needs root@pam.
+// ListNodes calls GET /nodes. Needs root@pam.
 //
 //api:operation GET /nodes
 func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
@@ -35,9 +33,7 @@ type GetNodeIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeIndex calls GET /nodes/{node}.
-//
-// Open to every authenticated user.
+// GetNodeIndex calls GET /nodes/{node}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}
 func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Subdirectory, error) {
@@ -51,9 +47,7 @@ type GetNodeCertificateIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateIndex calls GET /nodes/{node}/certificates.
-//
-// Open to every authenticated user.
+// GetNodeCertificateIndex calls GET /nodes/{node}/certificates. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/certificates
 func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertificateIndexParams) ([]Subdirectory, error) {
@@ -67,9 +61,8 @@ type GetNodeCertificateACMEIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme.
-//
-// Open to every authenticated user.
+// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/certificates/acme
 func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]Subdirectory, error) {
@@ -84,9 +77,8 @@ type OrderNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate. The result names
+// the task that does the work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation POST /nodes/{node}/certificates/acme/certificate
 func (c *Client) OrderNodeACMECertificate(ctx context.Context, p OrderNodeACMECertificateParams) (UPID, error) {
@@ -101,9 +93,8 @@ type RenewNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/certificates.
+// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate. The result names the
+// task that does the work. Needs Sys.Modify on /system/certificates.
 //
 //api:operation PUT /nodes/{node}/certificates/acme/certificate
 func (c *Client) RenewNodeACMECertificate(ctx context.Context, p RenewNodeACMECertificateParams) (UPID, error) {
@@ -121,9 +112,8 @@ type UploadNodeCustomCertificateParams struct {
 	Restart      *bool   `json:"restart,omitempty"` // Default false.
 }
 
-// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom.
-//
-// Needs Sys.Modify on /system/certificates.
+// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom. Needs Sys.Modify on
+// /system/certificates.
 //
 //api:operation POST /nodes/{node}/certificates/custom
 func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCustomCertificateParams) ([]NodeCertificate, error) {
@@ -152,9 +142,8 @@ type DeleteNodeCustomCertificateParams struct {
 	Restart *bool  `json:"restart,omitempty"` // Default false.
 }
 
-// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom.
-//
-// Needs Sys.Modify on /system/certificates.
+// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom. Needs Sys.Modify on
+// /system/certificates.
 //
 //api:operation DELETE /nodes/{node}/certificates/custom
 func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCustomCertificateParams) error {
@@ -166,9 +155,8 @@ type ListNodeCertificatesInfoParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info.
-//
-// Needs Sys.Modify on /system/certificates.
+// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info. Needs Sys.Modify on
+// /system/certificates.
 //
 //api:operation GET /nodes/{node}/certificates/info
 func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {
@@ -182,9 +170,7 @@ type GetNodeConfigParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeConfig calls GET /nodes/{node}/config.
-//
-// Needs Sys.Audit on /system.
+// GetNodeConfig calls GET /nodes/{node}/config. Needs Sys.Audit on /system.
 //
 //api:operation GET /nodes/{node}/config
 func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
@@ -206,11 +192,7 @@ type NodeACME struct {
 }
 
 // ParseNodeACME reads the text of a NodeACME.
-func ParseNodeACME(text string) (NodeACME, error) {
-	var v NodeACME
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseNodeACME(text string) (NodeACME, error) { return parse[NodeACME](text) }
 
 // String returns the text that stands for v.
 func (v NodeACME) String() string { return wire.FormatProps(v, v.raw) }
@@ -237,11 +219,7 @@ type NodeACMEDomain struct {
 }
 
 // ParseNodeACMEDomain reads the text of a NodeACMEDomain.
-func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) {
-	var v NodeACMEDomain
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) { return parse[NodeACMEDomain](text) }
 
 // String returns the text that stands for v.
 func (v NodeACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
@@ -295,9 +273,7 @@ type UpdateNodeConfigParams struct {
 	TaskLogMaxDays *int64   `json:"task-log-max-days,omitempty"` // At least 0.
 }
 
-// UpdateNodeConfig calls PUT /nodes/{node}/config.
-//
-// Needs Sys.Modify on /system.
+// UpdateNodeConfig calls PUT /nodes/{node}/config. Needs Sys.Modify on /system.
 //
 //api:operation PUT /nodes/{node}/config
 func (c *Client) UpdateNodeConfig(ctx context.Context, p UpdateNodeConfigParams) error {
@@ -309,9 +285,7 @@ type GetNodeDNSParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeDNS calls GET /nodes/{node}/dns.
-//
-// Needs Sys.Audit on /system/network/dns.
+// GetNodeDNS calls GET /nodes/{node}/dns. Needs Sys.Audit on /system/network/dns.
 //
 //api:operation GET /nodes/{node}/dns
 func (c *Client) GetNodeDNS(ctx context.Context, p GetNodeDNSParams) (*NodeDNS, error) {
@@ -342,9 +316,7 @@ type UpdateNodeDNSParams struct {
 	Search *string  `json:"search,omitempty"`
 }
 
-// UpdateNodeDNS calls PUT /nodes/{node}/dns.
-//
-// Needs Sys.Modify on /system/network/dns.
+// UpdateNodeDNS calls PUT /nodes/{node}/dns. Needs Sys.Modify on /system/network/dns.
 //
 //api:operation PUT /nodes/{node}/dns
 func (c *Client) UpdateNodeDNS(ctx context.Context, p UpdateNodeDNSParams) error {
@@ -356,9 +328,7 @@ type GetNodeIdentityParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeIdentity calls GET /nodes/{node}/identity.
-//
-// Open to every authenticated user.
+// GetNodeIdentity calls GET /nodes/{node}/identity. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/identity
 func (c *Client) GetNodeIdentity(ctx context.Context, p GetNodeIdentityParams) (*NodeIdentity, error) {
@@ -384,9 +354,7 @@ type ListNodeJournalParams struct {
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
-// ListNodeJournal calls GET /nodes/{node}/journal.
-//
-// Needs Sys.Audit on /system/log.
+// ListNodeJournal calls GET /nodes/{node}/journal. Needs Sys.Audit on /system/log.
 //
 //api:operation GET /nodes/{node}/journal
 func (c *Client) ListNodeJournal(ctx context.Context, p ListNodeJournalParams) ([]string, error) {
@@ -400,9 +368,7 @@ type GetNodeReportParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeReport calls GET /nodes/{node}/report.
-//
-// Needs Sys.Audit on /system/status.
+// GetNodeReport calls GET /nodes/{node}/report. Needs Sys.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/report
 func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (string, error) {
@@ -418,9 +384,7 @@ type ListNodeRRDParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListNodeRRD calls GET /nodes/{node}/rrd.
-//
-// Needs Sys.Audit on /system/status.
+// ListNodeRRD calls GET /nodes/{node}/rrd. Needs Sys.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/rrd
 func (c *Client) ListNodeRRD(ctx context.Context, p ListNodeRRDParams) ([]RRDPoint, error) {
@@ -434,9 +398,7 @@ type ListNodeServicesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeServices calls GET /nodes/{node}/services.
-//
-// Needs Sys.Audit on /system/services.
+// ListNodeServices calls GET /nodes/{node}/services. Needs Sys.Audit on /system/services.
 //
 //api:operation GET /nodes/{node}/services
 func (c *Client) ListNodeServices(ctx context.Context, p ListNodeServicesParams) ([]NodeService, error) {
@@ -460,9 +422,7 @@ type GetNodeServiceIndexParams struct {
 	Service string `json:"service"`
 }
 
-// GetNodeServiceIndex calls GET /nodes/{node}/services/{service}.
-//
-// Open to every authenticated user.
+// GetNodeServiceIndex calls GET /nodes/{node}/services/{service}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/services/{service}
 func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]Subdirectory, error) {
@@ -477,9 +437,8 @@ type ReloadNodeServiceParams struct {
 	Service string `json:"service"` // At most 256 characters.
 }
 
-// ReloadNodeService calls POST /nodes/{node}/services/{service}/reload.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
+// ReloadNodeService calls POST /nodes/{node}/services/{service}/reload. The result names the task that
+// does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/reload
 func (c *Client) ReloadNodeService(ctx context.Context, p ReloadNodeServiceParams) (UPID, error) {
@@ -494,9 +453,8 @@ type RestartNodeServiceParams struct {
 	Service string `json:"service"` // At most 256 characters.
 }
 
-// RestartNodeService calls POST /nodes/{node}/services/{service}/restart.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
+// RestartNodeService calls POST /nodes/{node}/services/{service}/restart. The result names the task
+// that does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/restart
 func (c *Client) RestartNodeService(ctx context.Context, p RestartNodeServiceParams) (UPID, error) {
@@ -511,9 +469,8 @@ type StartNodeServiceParams struct {
 	Service string `json:"service"` // At most 256 characters.
 }
 
-// StartNodeService calls POST /nodes/{node}/services/{service}/start.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
+// StartNodeService calls POST /nodes/{node}/services/{service}/start. The result names the task that
+// does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/start
 func (c *Client) StartNodeService(ctx context.Context, p StartNodeServiceParams) (UPID, error) {
@@ -528,9 +485,8 @@ type GetNodeServiceStateParams struct {
 	Service string `json:"service"` // At most 256 characters.
 }
 
-// GetNodeServiceState calls GET /nodes/{node}/services/{service}/state.
-//
-// Needs Sys.Audit on /system/services/{service}.
+// GetNodeServiceState calls GET /nodes/{node}/services/{service}/state. Needs Sys.Audit on
+// /system/services/{service}.
 //
 //api:operation GET /nodes/{node}/services/{service}/state
 func (c *Client) GetNodeServiceState(ctx context.Context, p GetNodeServiceStateParams) (*NodeService, error) {
@@ -547,9 +503,8 @@ type StopNodeServiceParams struct {
 	Service string `json:"service"` // At most 256 characters.
 }
 
-// StopNodeService calls POST /nodes/{node}/services/{service}/stop.
-//
-// The result names the task that does the work. Needs Sys.Modify on /system/services/{service}.
+// StopNodeService calls POST /nodes/{node}/services/{service}/stop. The result names the task that
+// does the work. Needs Sys.Modify on /system/services/{service}.
 //
 //api:operation POST /nodes/{node}/services/{service}/stop
 func (c *Client) StopNodeService(ctx context.Context, p StopNodeServiceParams) (UPID, error) {
@@ -563,9 +518,7 @@ type GetNodeStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeStatus calls GET /nodes/{node}/status.
-//
-// Needs Sys.Audit on /system/status.
+// GetNodeStatus calls GET /nodes/{node}/status. Needs Sys.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/status
 func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*NodeStatus, error) {
@@ -638,9 +591,7 @@ type RebootOrShutdownNodeParams struct {
 	Command string `json:"command"` // One of reboot, shutdown.
 }
 
-// RebootOrShutdownNode calls POST /nodes/{node}/status.
-//
-// Needs Sys.PowerManagement on /system/status.
+// RebootOrShutdownNode calls POST /nodes/{node}/status. Needs Sys.PowerManagement on /system/status.
 //
 //api:operation POST /nodes/{node}/status
 func (c *Client) RebootOrShutdownNode(ctx context.Context, p RebootOrShutdownNodeParams) error {
@@ -652,9 +603,7 @@ type GetNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeSubscription calls GET /nodes/{node}/subscription.
-//
-// Open to every authenticated user.
+// GetNodeSubscription calls GET /nodes/{node}/subscription. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/subscription
 func (c *Client) GetNodeSubscription(ctx context.Context, p GetNodeSubscriptionParams) (*NodeSubscription, error) {
@@ -685,9 +634,7 @@ type RefreshNodeSubscriptionParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// RefreshNodeSubscription calls POST /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /system.
+// RefreshNodeSubscription calls POST /nodes/{node}/subscription. Needs Sys.Modify on /system.
 //
 //api:operation POST /nodes/{node}/subscription
 func (c *Client) RefreshNodeSubscription(ctx context.Context, p RefreshNodeSubscriptionParams) error {
@@ -700,9 +647,7 @@ type SetNodeSubscriptionParams struct {
 	Key  string `json:"key"`
 }
 
-// SetNodeSubscription calls PUT /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /system.
+// SetNodeSubscription calls PUT /nodes/{node}/subscription. Needs Sys.Modify on /system.
 //
 //api:operation PUT /nodes/{node}/subscription
 func (c *Client) SetNodeSubscription(ctx context.Context, p SetNodeSubscriptionParams) error {
@@ -714,9 +659,7 @@ type DeleteNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// DeleteNodeSubscription calls DELETE /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /system.
+// DeleteNodeSubscription calls DELETE /nodes/{node}/subscription. Needs Sys.Modify on /system.
 //
 //api:operation DELETE /nodes/{node}/subscription
 func (c *Client) DeleteNodeSubscription(ctx context.Context, p DeleteNodeSubscriptionParams) error {
@@ -733,9 +676,7 @@ type ListNodeSyslogParams struct {
 	Until   *string `json:"until,omitempty"`
 }
 
-// ListNodeSyslog calls GET /nodes/{node}/syslog.
-//
-// Needs Sys.Audit on /system/log.
+// ListNodeSyslog calls GET /nodes/{node}/syslog. Needs Sys.Audit on /system/log.
 //
 //api:operation GET /nodes/{node}/syslog
 func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]NodeSyslogListItem, error) {
@@ -765,9 +706,8 @@ type ListTasksParams struct {
 	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
-// ListTasks calls GET /nodes/{node}/tasks.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTasks calls GET /nodes/{node}/tasks. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks
 func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
@@ -796,9 +736,7 @@ type GetTaskIndexParams struct {
 	UPID UPID   `json:"upid"`
 }
 
-// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user.
+// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}
 func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Subdirectory, error) {
@@ -813,9 +751,8 @@ type StopTaskParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation DELETE /nodes/{node}/tasks/{upid}
 func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
@@ -895,9 +832,8 @@ type CreateNodeTermProxyParams struct {
 	Cmd  *string `json:"cmd,omitempty"` // One of login, upgrade.
 }
 
-// CreateNodeTermProxy calls POST /nodes/{node}/termproxy.
-//
-// Needs Sys.Console on /system. The server checks more.
+// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system. The server
+// checks more.
 //
 //api:operation POST /nodes/{node}/termproxy
 func (c *Client) CreateNodeTermProxy(ctx context.Context, p CreateNodeTermProxyParams) (*CreateNodeTermProxyResult, error) {
@@ -921,9 +857,7 @@ type GetNodeTimeParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeTime calls GET /nodes/{node}/time.
-//
-// Open to every authenticated user.
+// GetNodeTime calls GET /nodes/{node}/time. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/time
 func (c *Client) GetNodeTime(ctx context.Context, p GetNodeTimeParams) (*NodeTime, error) {
@@ -947,9 +881,7 @@ type SetNodeTimezoneParams struct {
 	Timezone string `json:"timezone"` // 2 to 64 characters.
 }
 
-// SetNodeTimezone calls PUT /nodes/{node}/time.
-//
-// Needs Sys.Modify on /system/time.
+// SetNodeTimezone calls PUT /nodes/{node}/time. Needs Sys.Modify on /system/time.
 //
 //api:operation PUT /nodes/{node}/time
 func (c *Client) SetNodeTimezone(ctx context.Context, p SetNodeTimezoneParams) error {
@@ -963,9 +895,8 @@ type GetNodeVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"`
 }
 
-// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket.
-//
-// The caller closes the connection. Needs Sys.Console on /system. The server checks more.
+// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
+// Sys.Console on /system. The server checks more.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {

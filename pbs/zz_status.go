@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetStatusIndex calls GET /status.
-//
-// Open to every authenticated user.
+// GetStatusIndex calls GET /status. Open to every authenticated user.
 //
 //api:operation GET /status
 func (c *Client) GetStatusIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -20,9 +18,7 @@ func (c *Client) GetStatusIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListStatusDatastoreUsage calls GET /status/datastore-usage.
-//
-// Open to every authenticated user.
+// ListStatusDatastoreUsage calls GET /status/datastore-usage. Open to every authenticated user.
 //
 //api:operation GET /status/datastore-usage
 func (c *Client) ListStatusDatastoreUsage(ctx context.Context) ([]StatusDatastoreUsageListItem, error) {
@@ -53,9 +49,8 @@ type GetStatusMetricsParams struct {
 	StartTime *int64 `json:"start-time,omitempty"` // Default 0.
 }
 
-// GetStatusMetrics calls GET /status/metrics.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetStatusMetrics calls GET /status/metrics. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /status/metrics
 func (c *Client) GetStatusMetrics(ctx context.Context, p GetStatusMetricsParams) (*StatusMetrics, error) {

@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetTapeIndex calls GET /tape.
-//
-// Open to every authenticated user.
+// GetTapeIndex calls GET /tape. Open to every authenticated user.
 //
 //api:operation GET /tape
 func (c *Client) GetTapeIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -22,9 +20,8 @@ func (c *Client) GetTapeIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListTapeBackupJobStatus calls GET /tape/backup.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeBackupJobStatus calls GET /tape/backup. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /tape/backup
 func (c *Client) ListTapeBackupJobStatus(ctx context.Context) ([]TapeBackupJobStatusListItem, error) {
@@ -74,10 +71,8 @@ type StartTapeBackupParams struct {
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"`    // 1 to 32. Default 1.
 }
 
-// StartTapeBackup calls POST /tape/backup.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// StartTapeBackup calls POST /tape/backup. The result names the task that does the work. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /tape/backup
 func (c *Client) StartTapeBackup(ctx context.Context, p StartTapeBackupParams) (UPID, error) {
@@ -91,10 +86,8 @@ type RunTapeBackupJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunTapeBackupJob calls POST /tape/backup/{id}.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RunTapeBackupJob calls POST /tape/backup/{id}. The result names the task that does the work. Open to
+// every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /tape/backup/{id}
 func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams) (UPID, error) {
@@ -103,9 +96,8 @@ func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams)
 	return out, err
 }
 
-// ListTapeChangers calls GET /tape/changer.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeChangers calls GET /tape/changer. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /tape/changer
 func (c *Client) ListTapeChangers(ctx context.Context) ([]TapeChangerListItem, error) {
@@ -130,9 +122,7 @@ type GetTapeChangerIndexParams struct {
 	Name string `json:"name"`
 }
 
-// GetTapeChangerIndex calls GET /tape/changer/{name}.
-//
-// Open to every authenticated user.
+// GetTapeChangerIndex calls GET /tape/changer/{name}. Open to every authenticated user.
 //
 //api:operation GET /tape/changer/{name}
 func (c *Client) GetTapeChangerIndex(ctx context.Context, p GetTapeChangerIndexParams) ([]Subdirectory, error) {
@@ -147,9 +137,8 @@ type ListTapeChangerStatusParams struct {
 	Cache *bool  `json:"cache,omitempty"` // Default true.
 }
 
-// ListTapeChangerStatus calls GET /tape/changer/{name}/status.
-//
-// Needs Tape.Audit on /tape/device/{name}.
+// ListTapeChangerStatus calls GET /tape/changer/{name}/status. Needs Tape.Audit on
+// /tape/device/{name}.
 //
 //api:operation GET /tape/changer/{name}/status
 func (c *Client) ListTapeChangerStatus(ctx context.Context, p ListTapeChangerStatusParams) ([]TapeChangerStatusListItem, error) {
@@ -174,9 +163,8 @@ type TransferTapeChangerParams struct {
 	To   int64  `json:"to"`   // At least 1.
 }
 
-// TransferTapeChanger calls POST /tape/changer/{name}/transfer.
-//
-// Needs Tape.Read on /tape/device/{name}.
+// TransferTapeChanger calls POST /tape/changer/{name}/transfer. Needs Tape.Read on
+// /tape/device/{name}.
 //
 //api:operation POST /tape/changer/{name}/transfer
 func (c *Client) TransferTapeChanger(ctx context.Context, p TransferTapeChangerParams) error {
@@ -189,9 +177,8 @@ type ListTapeDrivesParams struct {
 	QueryActivity *bool   `json:"query-activity,omitempty"` // Default false.
 }
 
-// ListTapeDrives calls GET /tape/drive.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeDrives calls GET /tape/drive. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /tape/drive
 func (c *Client) ListTapeDrives(ctx context.Context, p ListTapeDrivesParams) ([]TapeDriveListItem, error) {
@@ -221,9 +208,7 @@ type GetTapeDriveIndexParams struct {
 	Drive string `json:"drive"`
 }
 
-// GetTapeDriveIndex calls GET /tape/drive/{drive}.
-//
-// Open to every authenticated user.
+// GetTapeDriveIndex calls GET /tape/drive/{drive}. Open to every authenticated user.
 //
 //api:operation GET /tape/drive/{drive}
 func (c *Client) GetTapeDriveIndex(ctx context.Context, p GetTapeDriveIndexParams) ([]Subdirectory, error) {
@@ -238,9 +223,8 @@ type BarcodeLabelTapeDriveMediaParams struct {
 	Pool  *string `json:"pool,omitempty"` // 2 to 32 characters.
 }
 
-// BarcodeLabelTapeDriveMedia calls POST /tape/drive/{drive}/barcode-label-media.
-//
-// The result names the task that does the work. Needs Tape.Write on /tape/device/{drive}.
+// BarcodeLabelTapeDriveMedia calls POST /tape/drive/{drive}/barcode-label-media. The result names the
+// task that does the work. Needs Tape.Write on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/barcode-label-media
 func (c *Client) BarcodeLabelTapeDriveMedia(ctx context.Context, p BarcodeLabelTapeDriveMediaParams) (UPID, error) {
@@ -254,9 +238,8 @@ type ListTapeDriveCartridgeMemoryParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// ListTapeDriveCartridgeMemory calls GET /tape/drive/{drive}/cartridge-memory.
-//
-// Needs Tape.Audit on /tape/device/{drive}.
+// ListTapeDriveCartridgeMemory calls GET /tape/drive/{drive}/cartridge-memory. Needs Tape.Audit on
+// /tape/device/{drive}.
 //
 //api:operation GET /tape/drive/{drive}/cartridge-memory
 func (c *Client) ListTapeDriveCartridgeMemory(ctx context.Context, p ListTapeDriveCartridgeMemoryParams) ([]TapeDriveCartridgeMemoryListItem, error) {
@@ -281,9 +264,8 @@ type CreateTapeDriveCatalogParams struct {
 	Verbose *bool  `json:"verbose,omitempty"`
 }
 
-// CreateTapeDriveCatalog calls POST /tape/drive/{drive}/catalog.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// CreateTapeDriveCatalog calls POST /tape/drive/{drive}/catalog. The result names the task that does
+// the work. Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/catalog
 func (c *Client) CreateTapeDriveCatalog(ctx context.Context, p CreateTapeDriveCatalogParams) (UPID, error) {
@@ -297,9 +279,8 @@ type CleanTapeDriveParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// CleanTapeDrive calls PUT /tape/drive/{drive}/clean.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// CleanTapeDrive calls PUT /tape/drive/{drive}/clean. The result names the task that does the work.
+// Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation PUT /tape/drive/{drive}/clean
 func (c *Client) CleanTapeDrive(ctx context.Context, p CleanTapeDriveParams) (UPID, error) {
@@ -313,9 +294,8 @@ type EjectTapeDriveMediaParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// EjectTapeDriveMedia calls POST /tape/drive/{drive}/eject-media.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// EjectTapeDriveMedia calls POST /tape/drive/{drive}/eject-media. The result names the task that does
+// the work. Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/eject-media
 func (c *Client) EjectTapeDriveMedia(ctx context.Context, p EjectTapeDriveMediaParams) (UPID, error) {
@@ -330,9 +310,8 @@ type ExportTapeDriveMediaParams struct {
 	LabelText string `json:"label-text"` // 2 to 32 characters.
 }
 
-// ExportTapeDriveMedia calls PUT /tape/drive/{drive}/export-media.
-//
-// Needs Tape.Read on /tape/device/{drive}.
+// ExportTapeDriveMedia calls PUT /tape/drive/{drive}/export-media. Needs Tape.Read on
+// /tape/device/{drive}.
 //
 //api:operation PUT /tape/drive/{drive}/export-media
 func (c *Client) ExportTapeDriveMedia(ctx context.Context, p ExportTapeDriveMediaParams) (int64, error) {
@@ -349,9 +328,8 @@ type FormatTapeDriveMediaParams struct {
 	LoadBarcode *string `json:"load-barcode,omitempty"` // 2 to 32 characters.
 }
 
-// FormatTapeDriveMedia calls POST /tape/drive/{drive}/format-media.
-//
-// The result names the task that does the work. Needs Tape.Write on /tape/device/{drive}.
+// FormatTapeDriveMedia calls POST /tape/drive/{drive}/format-media. The result names the task that
+// does the work. Needs Tape.Write on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/format-media
 func (c *Client) FormatTapeDriveMedia(ctx context.Context, p FormatTapeDriveMediaParams) (UPID, error) {
@@ -365,9 +343,8 @@ type ListTapeDriveInventoryParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// ListTapeDriveInventory calls GET /tape/drive/{drive}/inventory.
-//
-// Needs Tape.Read on /tape/device/{drive}.
+// ListTapeDriveInventory calls GET /tape/drive/{drive}/inventory. Needs Tape.Read on
+// /tape/device/{drive}.
 //
 //api:operation GET /tape/drive/{drive}/inventory
 func (c *Client) ListTapeDriveInventory(ctx context.Context, p ListTapeDriveInventoryParams) ([]TapeDriveInventoryListItem, error) {
@@ -389,9 +366,8 @@ type UpdateTapeDriveInventoryParams struct {
 	ReadAllLabels *bool  `json:"read-all-labels,omitempty"` // Default false.
 }
 
-// UpdateTapeDriveInventory calls PUT /tape/drive/{drive}/inventory.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// UpdateTapeDriveInventory calls PUT /tape/drive/{drive}/inventory. The result names the task that
+// does the work. Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation PUT /tape/drive/{drive}/inventory
 func (c *Client) UpdateTapeDriveInventory(ctx context.Context, p UpdateTapeDriveInventoryParams) (UPID, error) {
@@ -407,9 +383,8 @@ type LabelTapeDriveMediaParams struct {
 	Pool      *string `json:"pool,omitempty"` // 2 to 32 characters.
 }
 
-// LabelTapeDriveMedia calls POST /tape/drive/{drive}/label-media.
-//
-// The result names the task that does the work. Needs Tape.Write on /tape/device/{drive}.
+// LabelTapeDriveMedia calls POST /tape/drive/{drive}/label-media. The result names the task that does
+// the work. Needs Tape.Write on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/label-media
 func (c *Client) LabelTapeDriveMedia(ctx context.Context, p LabelTapeDriveMediaParams) (UPID, error) {
@@ -424,9 +399,8 @@ type LoadTapeDriveMediaParams struct {
 	LabelText string `json:"label-text"` // 2 to 32 characters.
 }
 
-// LoadTapeDriveMedia calls POST /tape/drive/{drive}/load-media.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// LoadTapeDriveMedia calls POST /tape/drive/{drive}/load-media. The result names the task that does
+// the work. Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/load-media
 func (c *Client) LoadTapeDriveMedia(ctx context.Context, p LoadTapeDriveMediaParams) (UPID, error) {
@@ -441,9 +415,7 @@ type LoadTapeDriveSlotParams struct {
 	SourceSlot int64  `json:"source-slot"` // At least 1.
 }
 
-// LoadTapeDriveSlot calls POST /tape/drive/{drive}/load-slot.
-//
-// Needs Tape.Read on /tape/device/{drive}.
+// LoadTapeDriveSlot calls POST /tape/drive/{drive}/load-slot. Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/load-slot
 func (c *Client) LoadTapeDriveSlot(ctx context.Context, p LoadTapeDriveSlotParams) error {
@@ -456,9 +428,8 @@ type GetTapeDriveReadLabelParams struct {
 	Inventorize *bool  `json:"inventorize,omitempty"`
 }
 
-// GetTapeDriveReadLabel calls GET /tape/drive/{drive}/read-label.
-//
-// Needs Tape.Read on /tape/device/{drive}.
+// GetTapeDriveReadLabel calls GET /tape/drive/{drive}/read-label. Needs Tape.Read on
+// /tape/device/{drive}.
 //
 //api:operation GET /tape/drive/{drive}/read-label
 func (c *Client) GetTapeDriveReadLabel(ctx context.Context, p GetTapeDriveReadLabelParams) (*TapeDriveReadLabel, error) {
@@ -487,9 +458,8 @@ type RestoreTapeDriveKeyParams struct {
 	Password string `json:"password"`
 }
 
-// RestoreTapeDriveKey calls POST /tape/drive/{drive}/restore-key.
-//
-// Needs Tape.Read on /tape/device/{drive}.
+// RestoreTapeDriveKey calls POST /tape/drive/{drive}/restore-key. Needs Tape.Read on
+// /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/restore-key
 func (c *Client) RestoreTapeDriveKey(ctx context.Context, p RestoreTapeDriveKeyParams) error {
@@ -501,9 +471,8 @@ type RewindTapeDriveParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// RewindTapeDrive calls POST /tape/drive/{drive}/rewind.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// RewindTapeDrive calls POST /tape/drive/{drive}/rewind. The result names the task that does the work.
+// Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/rewind
 func (c *Client) RewindTapeDrive(ctx context.Context, p RewindTapeDriveParams) (UPID, error) {
@@ -517,9 +486,7 @@ type GetTapeDriveStatusParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// GetTapeDriveStatus calls GET /tape/drive/{drive}/status.
-//
-// Needs Tape.Audit on /tape/device/{drive}.
+// GetTapeDriveStatus calls GET /tape/drive/{drive}/status. Needs Tape.Audit on /tape/device/{drive}.
 //
 //api:operation GET /tape/drive/{drive}/status
 func (c *Client) GetTapeDriveStatus(ctx context.Context, p GetTapeDriveStatusParams) (*TapeDriveStatus, error) {
@@ -561,9 +528,8 @@ type UnloadTapeDriveParams struct {
 	TargetSlot *int64 `json:"target-slot,omitempty"` // At least 1.
 }
 
-// UnloadTapeDrive calls POST /tape/drive/{drive}/unload.
-//
-// The result names the task that does the work. Needs Tape.Read on /tape/device/{drive}.
+// UnloadTapeDrive calls POST /tape/drive/{drive}/unload. The result names the task that does the work.
+// Needs Tape.Read on /tape/device/{drive}.
 //
 //api:operation POST /tape/drive/{drive}/unload
 func (c *Client) UnloadTapeDrive(ctx context.Context, p UnloadTapeDriveParams) (UPID, error) {
@@ -577,9 +543,8 @@ type GetTapeDriveVolumeStatisticsParams struct {
 	Drive string `json:"drive"` // 3 to 32 characters.
 }
 
-// GetTapeDriveVolumeStatistics calls GET /tape/drive/{drive}/volume-statistics.
-//
-// Needs Tape.Audit on /tape/device/{drive}.
+// GetTapeDriveVolumeStatistics calls GET /tape/drive/{drive}/volume-statistics. Needs Tape.Audit on
+// /tape/device/{drive}.
 //
 //api:operation GET /tape/drive/{drive}/volume-statistics
 func (c *Client) GetTapeDriveVolumeStatistics(ctx context.Context, p GetTapeDriveVolumeStatisticsParams) (*TapeDriveVolumeStatistics, error) {
@@ -620,9 +585,7 @@ type TapeDriveVolumeStatistics struct {
 	WriteProtect                      bool   `json:"write-protect"`
 }
 
-// GetTapeMediaIndex calls GET /tape/media.
-//
-// Open to every authenticated user.
+// GetTapeMediaIndex calls GET /tape/media. Open to every authenticated user.
 //
 //api:operation GET /tape/media
 func (c *Client) GetTapeMediaIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -641,9 +604,8 @@ type ListTapeMediaContentParams struct {
 	Pool       *string `json:"pool,omitempty"` // 2 to 32 characters.
 }
 
-// ListTapeMediaContent calls GET /tape/media/content.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeMediaContent calls GET /tape/media/content. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation GET /tape/media/content
 func (c *Client) ListTapeMediaContent(ctx context.Context, p ListTapeMediaContentParams) ([]TapeMediaContentListItem, error) {
@@ -691,9 +653,8 @@ type ListTapeMediaParams struct {
 	UpdateStatusChanger *string `json:"update-status-changer,omitempty"` // 3 to 32 characters.
 }
 
-// ListTapeMedia calls GET /tape/media/list.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeMedia calls GET /tape/media/list. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /tape/media/list
 func (c *Client) ListTapeMedia(ctx context.Context, p ListTapeMediaParams) ([]TapeMediaListItem, error) {
@@ -724,9 +685,7 @@ type GetTapeMediumIndexParams struct {
 	UUID string `json:"uuid"`
 }
 
-// GetTapeMediumIndex calls GET /tape/media/list/{uuid}.
-//
-// Open to every authenticated user.
+// GetTapeMediumIndex calls GET /tape/media/list/{uuid}. Open to every authenticated user.
 //
 //api:operation GET /tape/media/list/{uuid}
 func (c *Client) GetTapeMediumIndex(ctx context.Context, p GetTapeMediumIndexParams) ([]Subdirectory, error) {
@@ -740,9 +699,8 @@ type GetTapeMediumStatusParams struct {
 	UUID string `json:"uuid"`
 }
 
-// GetTapeMediumStatus calls GET /tape/media/list/{uuid}/status.
-//
-// The API description does not tell what the result holds. Needs root@pam.
+// GetTapeMediumStatus calls GET /tape/media/list/{uuid}/status. The API description does not tell what
+// the result holds. Needs root@pam.
 //
 //api:operation GET /tape/media/list/{uuid}/status
 func (c *Client) GetTapeMediumStatus(ctx context.Context, p GetTapeMediumStatusParams) (json.RawMessage, error) {
@@ -757,18 +715,15 @@ type CreateTapeMediumStatusParams struct {
 	Status *string `json:"status,omitempty"` // One of writable, full, unknown, damaged, retired.
 }
 
-// CreateTapeMediumStatus calls POST /tape/media/list/{uuid}/status.
-//
-// Needs Tape.Modify on /tape.
+// CreateTapeMediumStatus calls POST /tape/media/list/{uuid}/status. Needs Tape.Modify on /tape.
 //
 //api:operation POST /tape/media/list/{uuid}/status
 func (c *Client) CreateTapeMediumStatus(ctx context.Context, p CreateTapeMediumStatusParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/tape/media/list/{uuid}/status", &p, nil)
 }
 
-// ListTapeMediaMediaSets calls GET /tape/media/media-sets.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTapeMediaMediaSets calls GET /tape/media/media-sets. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /tape/media/media-sets
 func (c *Client) ListTapeMediaMediaSets(ctx context.Context) ([]TapeMediaMediaSetListItem, error) {
@@ -792,9 +747,7 @@ type MoveTapeMediaParams struct {
 	VaultName *string `json:"vault-name,omitempty"` // 3 to 32 characters.
 }
 
-// MoveTapeMedia calls POST /tape/media/move.
-//
-// Needs Tape.Modify on /tape.
+// MoveTapeMedia calls POST /tape/media/move. Needs Tape.Modify on /tape.
 //
 //api:operation POST /tape/media/move
 func (c *Client) MoveTapeMedia(ctx context.Context, p MoveTapeMediaParams) error {
@@ -813,10 +766,8 @@ type RestoreTapeParams struct {
 	Snapshots        []string               `json:"snapshots,omitempty"`
 }
 
-// RestoreTape calls POST /tape/restore.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RestoreTape calls POST /tape/restore. The result names the task that does the work. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /tape/restore
 func (c *Client) RestoreTape(ctx context.Context, p RestoreTapeParams) (UPID, error) {
@@ -840,9 +791,7 @@ type RestoreTapeNamespace struct {
 
 // ParseRestoreTapeNamespace reads the text of a RestoreTapeNamespace.
 func ParseRestoreTapeNamespace(text string) (RestoreTapeNamespace, error) {
-	var v RestoreTapeNamespace
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RestoreTapeNamespace](text)
 }
 
 // String returns the text that stands for v.
@@ -857,9 +806,7 @@ func (v *RestoreTapeNamespace) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// ListTapeScanChangers calls GET /tape/scan-changers.
-//
-// Needs root@pam.
+// ListTapeScanChangers calls GET /tape/scan-changers. Needs root@pam.
 //
 //api:operation GET /tape/scan-changers
 func (c *Client) ListTapeScanChangers(ctx context.Context) ([]TapeDevice, error) {
@@ -879,9 +826,7 @@ type TapeDevice struct {
 	Vendor string `json:"vendor"`
 }
 
-// ListTapeScanDrives calls GET /tape/scan-drives.
-//
-// Needs root@pam.
+// ListTapeScanDrives calls GET /tape/scan-drives. Needs root@pam.
 //
 //api:operation GET /tape/scan-drives
 func (c *Client) ListTapeScanDrives(ctx context.Context) ([]TapeDevice, error) {

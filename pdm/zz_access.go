@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetAccessIndex calls GET /access.
-//
-// Open to every authenticated user.
+// GetAccessIndex calls GET /access. Open to every authenticated user.
 //
 //api:operation GET /access
 func (c *Client) GetAccessIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -26,9 +24,8 @@ type ListACLParams struct {
 	Path         *string `json:"path,omitempty"`           // At most 128 characters.
 }
 
-// ListACL calls GET /access/acl.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListACL calls GET /access/acl. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context, p ListACLParams) ([]ACLListItem, error) {
@@ -57,18 +54,15 @@ type UpdateACLParams struct {
 	Propagate *bool   `json:"propagate,omitempty"` // Default true.
 }
 
-// UpdateACL calls PUT /access/acl.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateACL calls PUT /access/acl. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation PUT /access/acl
 func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/access/acl", &p, nil)
 }
 
-// ListRealms calls GET /access/domains.
-//
-// Open to everyone, without a login.
+// ListRealms calls GET /access/domains. Open to everyone, without a login.
 //
 //api:operation GET /access/domains
 func (c *Client) ListRealms(ctx context.Context) ([]Realm, error) {
@@ -93,9 +87,8 @@ type SyncRealmParams struct {
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list"`
 }
 
-// SyncRealm calls POST /access/domains/{realm}/sync.
-//
-// The result names the task that does the work. Needs Access.Audit on /access/users.
+// SyncRealm calls POST /access/domains/{realm}/sync. The result names the task that does the work.
+// Needs Access.Audit on /access/users.
 //
 //api:operation POST /access/domains/{realm}/sync
 func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error) {
@@ -104,9 +97,7 @@ func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error)
 	return out, err
 }
 
-// GetOpenIDIndex calls GET /access/openid.
-//
-// Open to every authenticated user.
+// GetOpenIDIndex calls GET /access/openid. Open to every authenticated user.
 //
 //api:operation GET /access/openid
 func (c *Client) GetOpenIDIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -121,9 +112,7 @@ type GetOpenIDAuthURLParams struct {
 	RedirectURL string `json:"redirect-url"`
 }
 
-// GetOpenIDAuthURL calls POST /access/openid/auth-url.
-//
-// Open to everyone, without a login.
+// GetOpenIDAuthURL calls POST /access/openid/auth-url. Open to everyone, without a login.
 //
 //api:operation POST /access/openid/auth-url
 func (c *Client) GetOpenIDAuthURL(ctx context.Context, p GetOpenIDAuthURLParams) (string, error) {
@@ -139,9 +128,7 @@ type LoginOpenIDParams struct {
 	State       string `json:"state"`
 }
 
-// LoginOpenID calls POST /access/openid/login.
-//
-// Open to everyone, without a login.
+// LoginOpenID calls POST /access/openid/login. Open to everyone, without a login.
 //
 //api:operation POST /access/openid/login
 func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*Login, error) {
@@ -166,9 +153,8 @@ type GetPermissionsParams struct {
 	Path   *string `json:"path,omitempty"`    // At most 128 characters.
 }
 
-// GetPermissions calls GET /access/permissions.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetPermissions calls GET /access/permissions. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /access/permissions
 func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
@@ -177,9 +163,7 @@ func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (ma
 	return out, err
 }
 
-// ListRoles calls GET /access/roles.
-//
-// Open to every authenticated user.
+// ListRoles calls GET /access/roles. Open to every authenticated user.
 //
 //api:operation GET /access/roles
 func (c *Client) ListRoles(ctx context.Context) ([]RoleListItem, error) {
@@ -195,9 +179,8 @@ type RoleListItem struct {
 	Comment *string  `json:"comment,omitempty"` // At most 128 characters.
 }
 
-// ListTFA calls GET /access/tfa.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTFA calls GET /access/tfa. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/tfa
 func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
@@ -228,9 +211,8 @@ type ListUserTFAEntriesParams struct {
 	UserID string `json:"userid"` // 3 to 64 characters.
 }
 
-// ListUserTFAEntries calls GET /access/tfa/{userid}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// ListUserTFAEntries calls GET /access/tfa/{userid}. Needs Access.Modify on /access/users or being the
+// user {userid}.
 //
 //api:operation GET /access/tfa/{userid}
 func (c *Client) ListUserTFAEntries(ctx context.Context, p ListUserTFAEntriesParams) ([]TFAEntry, error) {
@@ -250,9 +232,8 @@ type AddTFAEntryParams struct {
 	Value       *string `json:"value,omitempty"`
 }
 
-// AddTFAEntry calls POST /access/tfa/{userid}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// AddTFAEntry calls POST /access/tfa/{userid}. Needs Access.Modify on /access/users or being the user
+// {userid}.
 //
 //api:operation POST /access/tfa/{userid}
 func (c *Client) AddTFAEntry(ctx context.Context, p AddTFAEntryParams) (*AddTFAEntryResult, error) {
@@ -276,9 +257,8 @@ type GetTFAEntryParams struct {
 	ID     string `json:"id"`
 }
 
-// GetTFAEntry calls GET /access/tfa/{userid}/{id}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// GetTFAEntry calls GET /access/tfa/{userid}/{id}. Needs Access.Modify on /access/users or being the
+// user {userid}.
 //
 //api:operation GET /access/tfa/{userid}/{id}
 func (c *Client) GetTFAEntry(ctx context.Context, p GetTFAEntryParams) (*TFAEntry, error) {
@@ -298,9 +278,8 @@ type UpdateTFAEntryParams struct {
 	Password    *string `json:"password,omitempty"` // At most 1024 characters.
 }
 
-// UpdateTFAEntry calls PUT /access/tfa/{userid}/{id}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// UpdateTFAEntry calls PUT /access/tfa/{userid}/{id}. Needs Access.Modify on /access/users or being
+// the user {userid}.
 //
 //api:operation PUT /access/tfa/{userid}/{id}
 func (c *Client) UpdateTFAEntry(ctx context.Context, p UpdateTFAEntryParams) error {
@@ -314,9 +293,8 @@ type DeleteTFAEntryParams struct {
 	Password *string `json:"password,omitempty"` // At most 1024 characters.
 }
 
-// DeleteTFAEntry calls DELETE /access/tfa/{userid}/{id}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// DeleteTFAEntry calls DELETE /access/tfa/{userid}/{id}. Needs Access.Modify on /access/users or being
+// the user {userid}.
 //
 //api:operation DELETE /access/tfa/{userid}/{id}
 func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) error {
@@ -333,9 +311,7 @@ type CreateTicketParams struct {
 	TFAChallenge *string `json:"tfa-challenge,omitempty"`
 }
 
-// CreateTicket calls POST /access/ticket.
-//
-// Open to everyone, without a login.
+// CreateTicket calls POST /access/ticket. Open to everyone, without a login.
 //
 //api:operation POST /access/ticket
 func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Login, error) {
@@ -346,9 +322,7 @@ func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*Login
 	return out, nil
 }
 
-// DeleteTicket calls DELETE /access/ticket.
-//
-// Open to everyone, without a login.
+// DeleteTicket calls DELETE /access/ticket. Open to everyone, without a login.
 //
 //api:operation DELETE /access/ticket
 func (c *Client) DeleteTicket(ctx context.Context) error {
@@ -360,9 +334,8 @@ type ListUsersParams struct {
 	IncludeTokens *bool `json:"include_tokens,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListUsers calls GET /access/users. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {
@@ -405,9 +378,7 @@ type CreateUserParams struct {
 	Password  *string `json:"password,omitempty"`  // 8 to 64 characters.
 }
 
-// CreateUser calls POST /access/users.
-//
-// Needs Access.Modify on /access/users.
+// CreateUser calls POST /access/users. Needs Access.Modify on /access/users.
 //
 //api:operation POST /access/users
 func (c *Client) CreateUser(ctx context.Context, p CreateUserParams) error {
@@ -419,9 +390,8 @@ type GetUserParams struct {
 	UserID string `json:"userid"` // 3 to 64 characters.
 }
 
-// GetUser calls GET /access/users/{userid}.
-//
-// Needs System.Audit on /access/users or being the user {userid}.
+// GetUser calls GET /access/users/{userid}. Needs System.Audit on /access/users or being the user
+// {userid}.
 //
 //api:operation GET /access/users/{userid}
 func (c *Client) GetUser(ctx context.Context, p GetUserParams) (*User, error) {
@@ -457,9 +427,8 @@ type UpdateUserParams struct {
 	Password  *string  `json:"password,omitempty"`  // 8 to 64 characters.
 }
 
-// UpdateUser calls PUT /access/users/{userid}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// UpdateUser calls PUT /access/users/{userid}. Needs Access.Modify on /access/users or being the user
+// {userid}.
 //
 //api:operation PUT /access/users/{userid}
 func (c *Client) UpdateUser(ctx context.Context, p UpdateUserParams) error {
@@ -472,9 +441,8 @@ type DeleteUserParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteUser calls DELETE /access/users/{userid}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// DeleteUser calls DELETE /access/users/{userid}. Needs Access.Modify on /access/users or being the
+// user {userid}.
 //
 //api:operation DELETE /access/users/{userid}
 func (c *Client) DeleteUser(ctx context.Context, p DeleteUserParams) error {
@@ -486,9 +454,8 @@ type ListUserTokensParams struct {
 	UserID string `json:"userid"` // 3 to 64 characters.
 }
 
-// ListUserTokens calls GET /access/users/{userid}/token.
-//
-// Needs System.Audit on /access/users or being the user {userid}.
+// ListUserTokens calls GET /access/users/{userid}/token. Needs System.Audit on /access/users or being
+// the user {userid}.
 //
 //api:operation GET /access/users/{userid}/token
 func (c *Client) ListUserTokens(ctx context.Context, p ListUserTokensParams) ([]UserTokenListItem, error) {
@@ -512,9 +479,8 @@ type GetUserTokenParams struct {
 	TokenName string `json:"token-name"`
 }
 
-// GetUserToken calls GET /access/users/{userid}/token/{token-name}.
-//
-// Needs System.Audit on /access/users or being the user {userid}.
+// GetUserToken calls GET /access/users/{userid}/token/{token-name}. Needs System.Audit on
+// /access/users or being the user {userid}.
 //
 //api:operation GET /access/users/{userid}/token/{token-name}
 func (c *Client) GetUserToken(ctx context.Context, p GetUserTokenParams) (*UserToken, error) {
@@ -535,9 +501,8 @@ type CreateUserTokenParams struct {
 	Expire    *int64  `json:"expire,omitempty"` // At least 0. Default 0.
 }
 
-// CreateUserToken calls POST /access/users/{userid}/token/{token-name}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// CreateUserToken calls POST /access/users/{userid}/token/{token-name}. Needs Access.Modify on
+// /access/users or being the user {userid}.
 //
 //api:operation POST /access/users/{userid}/token/{token-name}
 func (c *Client) CreateUserToken(ctx context.Context, p CreateUserTokenParams) (*CreateUserTokenResult, error) {
@@ -566,9 +531,8 @@ type UpdateUserTokenParams struct {
 	Regenerate *bool    `json:"regenerate,omitempty"` // Default false.
 }
 
-// UpdateUserToken calls PUT /access/users/{userid}/token/{token-name}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// UpdateUserToken calls PUT /access/users/{userid}/token/{token-name}. Needs Access.Modify on
+// /access/users or being the user {userid}.
 //
 //api:operation PUT /access/users/{userid}/token/{token-name}
 func (c *Client) UpdateUserToken(ctx context.Context, p UpdateUserTokenParams) (*UpdateUserTokenResult, error) {
@@ -592,9 +556,8 @@ type DeleteUserTokenParams struct {
 	Digest    *string `json:"digest,omitempty"`
 }
 
-// DeleteUserToken calls DELETE /access/users/{userid}/token/{token-name}.
-//
-// Needs Access.Modify on /access/users or being the user {userid}.
+// DeleteUserToken calls DELETE /access/users/{userid}/token/{token-name}. Needs Access.Modify on
+// /access/users or being the user {userid}.
 //
 //api:operation DELETE /access/users/{userid}/token/{token-name}
 func (c *Client) DeleteUserToken(ctx context.Context, p DeleteUserTokenParams) error {

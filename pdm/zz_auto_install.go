@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetAutoInstallIndex calls GET /auto-install.
-//
-// Open to every authenticated user.
+// GetAutoInstallIndex calls GET /auto-install. Open to every authenticated user.
 //
 //api:operation GET /auto-install
 func (c *Client) GetAutoInstallIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -29,9 +27,7 @@ type GetAutoInstallAnswerParams struct {
 	Schema            GetAutoInstallAnswerSchema             `json:"$schema"`
 }
 
-// GetAutoInstallAnswer calls POST /auto-install/answer.
-//
-// Open to everyone, without a login.
+// GetAutoInstallAnswer calls POST /auto-install/answer. Open to everyone, without a login.
 //
 //api:operation POST /auto-install/answer
 func (c *Client) GetAutoInstallAnswer(ctx context.Context, p GetAutoInstallAnswerParams) (*GetAutoInstallAnswerResult, error) {
@@ -170,9 +166,8 @@ type MachineDMI struct {
 	System    map[string]string `json:"system"`
 }
 
-// ListAutoInstallInstallations calls GET /auto-install/installations.
-//
-// Needs System.Audit on /system/auto-installation.
+// ListAutoInstallInstallations calls GET /auto-install/installations. Needs System.Audit on
+// /system/auto-installation.
 //
 //api:operation GET /auto-install/installations
 func (c *Client) ListAutoInstallInstallations(ctx context.Context) ([]AutoInstallInstallationListItem, error) {
@@ -309,9 +304,8 @@ type DeleteAutoInstallInstallationParams struct {
 	UUID string `json:"uuid"`
 }
 
-// DeleteAutoInstallInstallation calls DELETE /auto-install/installations/{uuid}.
-//
-// Needs System.Modify on /system/auto-installation.
+// DeleteAutoInstallInstallation calls DELETE /auto-install/installations/{uuid}. Needs System.Modify
+// on /system/auto-installation.
 //
 //api:operation DELETE /auto-install/installations/{uuid}
 func (c *Client) DeleteAutoInstallInstallation(ctx context.Context, p DeleteAutoInstallInstallationParams) error {
@@ -339,9 +333,8 @@ type CreateAutoInstallInstallationPostHookParams struct {
 	Token             string                                        `json:"token"`
 }
 
-// CreateAutoInstallInstallationPostHook calls POST /auto-install/installations/{uuid}/post-hook.
-//
-// Open to everyone, without a login.
+// CreateAutoInstallInstallationPostHook calls POST /auto-install/installations/{uuid}/post-hook. Open
+// to everyone, without a login.
 //
 //api:operation POST /auto-install/installations/{uuid}/post-hook
 func (c *Client) CreateAutoInstallInstallationPostHook(ctx context.Context, p CreateAutoInstallInstallationPostHookParams) error {
@@ -367,9 +360,8 @@ type CreateAutoInstallInstallationPostHookSchema struct {
 	Version string `json:"version"`
 }
 
-// ListAutoInstallPrepared calls GET /auto-install/prepared.
-//
-// Needs System.Audit on /system/auto-installation.
+// ListAutoInstallPrepared calls GET /auto-install/prepared. Needs System.Audit on
+// /system/auto-installation.
 //
 //api:operation GET /auto-install/prepared
 func (c *Client) ListAutoInstallPrepared(ctx context.Context) ([]AutoInstallPrepared, error) {
@@ -465,9 +457,8 @@ type CreateAutoInstallPreparedParams struct {
 	TemplateCounters        map[string]int64  `json:"template-counters,omitempty"`
 }
 
-// CreateAutoInstallPrepared calls POST /auto-install/prepared.
-//
-// Needs System.Modify on /system/auto-installation.
+// CreateAutoInstallPrepared calls POST /auto-install/prepared. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation POST /auto-install/prepared
 func (c *Client) CreateAutoInstallPrepared(ctx context.Context, p CreateAutoInstallPreparedParams) (*CreateAutoInstallPreparedResult, error) {
@@ -504,9 +495,8 @@ type GetAutoInstallPreparedParams struct {
 	ID string `json:"id"` // 3 to 64 characters.
 }
 
-// GetAutoInstallPrepared calls GET /auto-install/prepared/{id}.
-//
-// Needs System.Audit on /system/auto-installation.
+// GetAutoInstallPrepared calls GET /auto-install/prepared/{id}. Needs System.Audit on
+// /system/auto-installation.
 //
 //api:operation GET /auto-install/prepared/{id}
 func (c *Client) GetAutoInstallPrepared(ctx context.Context, p GetAutoInstallPreparedParams) (*AutoInstallPrepared, error) {
@@ -557,9 +547,8 @@ type UpdateAutoInstallPreparedParams struct {
 	UseDHCPNetwork          *bool             `json:"use-dhcp-network,omitempty"`
 }
 
-// UpdateAutoInstallPrepared calls PUT /auto-install/prepared/{id}.
-//
-// Needs System.Modify on /system/auto-installation.
+// UpdateAutoInstallPrepared calls PUT /auto-install/prepared/{id}. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation PUT /auto-install/prepared/{id}
 func (c *Client) UpdateAutoInstallPrepared(ctx context.Context, p UpdateAutoInstallPreparedParams) (*UpdateAutoInstallPreparedResult, error) {
@@ -587,18 +576,16 @@ type DeleteAutoInstallPreparedParams struct {
 	ID string `json:"id"` // 3 to 64 characters.
 }
 
-// DeleteAutoInstallPrepared calls DELETE /auto-install/prepared/{id}.
-//
-// Needs System.Modify on /system/auto-installation.
+// DeleteAutoInstallPrepared calls DELETE /auto-install/prepared/{id}. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation DELETE /auto-install/prepared/{id}
 func (c *Client) DeleteAutoInstallPrepared(ctx context.Context, p DeleteAutoInstallPreparedParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/auto-install/prepared/{id}", &p, nil)
 }
 
-// ListAutoInstallTokens calls GET /auto-install/tokens.
-//
-// Needs System.Audit on /system/auto-installation.
+// ListAutoInstallTokens calls GET /auto-install/tokens. Needs System.Audit on
+// /system/auto-installation.
 //
 //api:operation GET /auto-install/tokens
 func (c *Client) ListAutoInstallTokens(ctx context.Context) ([]AutoInstallToken, error) {
@@ -615,9 +602,8 @@ type CreateAutoInstallTokenParams struct {
 	ExpireAt *int64  `json:"expire-at,omitempty"` // At least 0. Default 0.
 }
 
-// CreateAutoInstallToken calls POST /auto-install/tokens.
-//
-// Needs System.Modify on /system/auto-installation.
+// CreateAutoInstallToken calls POST /auto-install/tokens. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation POST /auto-install/tokens
 func (c *Client) CreateAutoInstallToken(ctx context.Context, p CreateAutoInstallTokenParams) (*CreateAutoInstallTokenResult, error) {
@@ -645,9 +631,8 @@ type UpdateAutoInstallTokenParams struct {
 	RegenerateSecret *bool    `json:"regenerate-secret,omitempty"` // Default false.
 }
 
-// UpdateAutoInstallToken calls PUT /auto-install/tokens/{id}.
-//
-// Needs System.Modify on /system/auto-installation.
+// UpdateAutoInstallToken calls PUT /auto-install/tokens/{id}. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation PUT /auto-install/tokens/{id}
 func (c *Client) UpdateAutoInstallToken(ctx context.Context, p UpdateAutoInstallTokenParams) (*UpdateAutoInstallTokenResult, error) {
@@ -669,9 +654,8 @@ type DeleteAutoInstallTokenParams struct {
 	ID string `json:"id"` // 3 to 64 characters.
 }
 
-// DeleteAutoInstallToken calls DELETE /auto-install/tokens/{id}.
-//
-// Needs System.Modify on /system/auto-installation.
+// DeleteAutoInstallToken calls DELETE /auto-install/tokens/{id}. Needs System.Modify on
+// /system/auto-installation.
 //
 //api:operation DELETE /auto-install/tokens/{id}
 func (c *Client) DeleteAutoInstallToken(ctx context.Context, p DeleteAutoInstallTokenParams) error {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetCephIndex calls GET /ceph.
-//
-// Open to every authenticated user.
+// GetCephIndex calls GET /ceph. Open to every authenticated user.
 //
 //api:operation GET /ceph
 func (c *Client) GetCephIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -20,9 +18,8 @@ func (c *Client) GetCephIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListCephClusters calls GET /ceph/clusters.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListCephClusters calls GET /ceph/clusters. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /ceph/clusters
 func (c *Client) ListCephClusters(ctx context.Context) ([]CephClusterListItem, error) {
@@ -61,9 +58,7 @@ type GetCephClusterIndexParams struct {
 	Cluster string `json:"cluster"`
 }
 
-// GetCephClusterIndex calls GET /ceph/clusters/{cluster}.
-//
-// Open to every authenticated user.
+// GetCephClusterIndex calls GET /ceph/clusters/{cluster}. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}
 func (c *Client) GetCephClusterIndex(ctx context.Context, p GetCephClusterIndexParams) ([]Subdirectory, error) {
@@ -77,9 +72,7 @@ type ListCephClusterFlagsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterFlags calls GET /ceph/clusters/{cluster}/flags.
-//
-// Open to every authenticated user.
+// ListCephClusterFlags calls GET /ceph/clusters/{cluster}/flags. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/flags
 func (c *Client) ListCephClusterFlags(ctx context.Context, p ListCephClusterFlagsParams) ([]CephClusterFlagListItem, error) {
@@ -104,9 +97,7 @@ type ListCephClusterFSsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterFSs calls GET /ceph/clusters/{cluster}/fs.
-//
-// Open to every authenticated user.
+// ListCephClusterFSs calls GET /ceph/clusters/{cluster}/fs. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/fs
 func (c *Client) ListCephClusterFSs(ctx context.Context, p ListCephClusterFSsParams) ([]CephClusterFSListItem, error) {
@@ -132,9 +123,7 @@ type ListCephClusterMDSsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterMDSs calls GET /ceph/clusters/{cluster}/mds.
-//
-// Open to every authenticated user.
+// ListCephClusterMDSs calls GET /ceph/clusters/{cluster}/mds. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/mds
 func (c *Client) ListCephClusterMDSs(ctx context.Context, p ListCephClusterMDSsParams) ([]CephClusterMDSListItem, error) {
@@ -163,9 +152,7 @@ type ListCephClusterMgrsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterMgrs calls GET /ceph/clusters/{cluster}/mgr.
-//
-// Open to every authenticated user.
+// ListCephClusterMgrs calls GET /ceph/clusters/{cluster}/mgr. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/mgr
 func (c *Client) ListCephClusterMgrs(ctx context.Context, p ListCephClusterMgrsParams) ([]CephClusterMgrListItem, error) {
@@ -191,9 +178,7 @@ type ListCephClusterMonsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterMons calls GET /ceph/clusters/{cluster}/mon.
-//
-// Open to every authenticated user.
+// ListCephClusterMons calls GET /ceph/clusters/{cluster}/mon. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/mon
 func (c *Client) ListCephClusterMons(ctx context.Context, p ListCephClusterMonsParams) ([]CephClusterMonListItem, error) {
@@ -221,9 +206,8 @@ type GetCephClusterOSDTreeParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// GetCephClusterOSDTree calls GET /ceph/clusters/{cluster}/osd-tree.
-//
-// The API description does not tell what the result holds. Open to every authenticated user.
+// GetCephClusterOSDTree calls GET /ceph/clusters/{cluster}/osd-tree. The API description does not tell
+// what the result holds. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/osd-tree
 func (c *Client) GetCephClusterOSDTree(ctx context.Context, p GetCephClusterOSDTreeParams) (json.RawMessage, error) {
@@ -237,9 +221,7 @@ type ListCephClusterPoolsParams struct {
 	Cluster string `json:"cluster"` // 8 to 64 characters.
 }
 
-// ListCephClusterPools calls GET /ceph/clusters/{cluster}/pools.
-//
-// Open to every authenticated user.
+// ListCephClusterPools calls GET /ceph/clusters/{cluster}/pools. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/pools
 func (c *Client) ListCephClusterPools(ctx context.Context, p ListCephClusterPoolsParams) ([]CephClusterPoolListItem, error) {
@@ -275,9 +257,8 @@ type GetCephClusterStatusParams struct {
 	MaxAge  *int64 `json:"max-age,omitempty"` // At least 0.
 }
 
-// GetCephClusterStatus calls GET /ceph/clusters/{cluster}/status.
-//
-// The API description does not tell what the result holds. Open to every authenticated user.
+// GetCephClusterStatus calls GET /ceph/clusters/{cluster}/status. The API description does not tell
+// what the result holds. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/status
 func (c *Client) GetCephClusterStatus(ctx context.Context, p GetCephClusterStatusParams) (json.RawMessage, error) {
@@ -292,9 +273,7 @@ type GetCephClusterSummaryParams struct {
 	MaxAge  *int64 `json:"max-age,omitempty"` // At least 0.
 }
 
-// GetCephClusterSummary calls GET /ceph/clusters/{cluster}/summary.
-//
-// Open to every authenticated user.
+// GetCephClusterSummary calls GET /ceph/clusters/{cluster}/summary. Open to every authenticated user.
 //
 //api:operation GET /ceph/clusters/{cluster}/summary
 func (c *Client) GetCephClusterSummary(ctx context.Context, p GetCephClusterSummaryParams) (*CephClusterSummary, error) {

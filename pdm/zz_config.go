@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetConfigIndex calls GET /config.
-//
-// Open to every authenticated user.
+// GetConfigIndex calls GET /config. Open to every authenticated user.
 //
 //api:operation GET /config
 func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -22,9 +20,7 @@ func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// GetConfigAccessIndex calls GET /config/access.
-//
-// Open to every authenticated user.
+// GetConfigAccessIndex calls GET /config/access. Open to every authenticated user.
 //
 //api:operation GET /config/access
 func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -33,9 +29,7 @@ func (c *Client) GetConfigAccessIndex(ctx context.Context) ([]Subdirectory, erro
 	return out, err
 }
 
-// ListADRealms calls GET /config/access/ad.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListADRealms calls GET /config/access/ad. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ad
 func (c *Client) ListADRealms(ctx context.Context) ([]ADRealm, error) {
@@ -77,9 +71,7 @@ type RealmSyncAttributes struct {
 
 // ParseRealmSyncAttributes reads the text of a RealmSyncAttributes.
 func ParseRealmSyncAttributes(text string) (RealmSyncAttributes, error) {
-	var v RealmSyncAttributes
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RealmSyncAttributes](text)
 }
 
 // String returns the text that stands for v.
@@ -107,9 +99,7 @@ type RealmSyncOptions struct {
 
 // ParseRealmSyncOptions reads the text of a RealmSyncOptions.
 func ParseRealmSyncOptions(text string) (RealmSyncOptions, error) {
-	var v RealmSyncOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RealmSyncOptions](text)
 }
 
 // String returns the text that stands for v.
@@ -144,9 +134,7 @@ type CreateADRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// CreateADRealm calls POST /config/access/ad.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateADRealm calls POST /config/access/ad. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/ad
 func (c *Client) CreateADRealm(ctx context.Context, p CreateADRealmParams) error {
@@ -158,9 +146,7 @@ type GetADRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetADRealm calls GET /config/access/ad/{realm}.
-//
-// Needs System.Audit on /access/domains.
+// GetADRealm calls GET /config/access/ad/{realm}. Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/ad/{realm}
 func (c *Client) GetADRealm(ctx context.Context, p GetADRealmParams) (*ADRealm, error) {
@@ -195,9 +181,7 @@ type UpdateADRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// UpdateADRealm calls PUT /config/access/ad/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateADRealm calls PUT /config/access/ad/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/ad/{realm}
 func (c *Client) UpdateADRealm(ctx context.Context, p UpdateADRealmParams) error {
@@ -210,18 +194,14 @@ type DeleteADRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteADRealm calls DELETE /config/access/ad/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteADRealm calls DELETE /config/access/ad/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation DELETE /config/access/ad/{realm}
 func (c *Client) DeleteADRealm(ctx context.Context, p DeleteADRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/ad/{realm}", &p, nil)
 }
 
-// ListLDAPRealms calls GET /config/access/ldap.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListLDAPRealms calls GET /config/access/ldap. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/ldap
 func (c *Client) ListLDAPRealms(ctx context.Context) ([]LDAPRealm, error) {
@@ -271,9 +251,7 @@ type CreateLDAPRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// CreateLDAPRealm calls POST /config/access/ldap.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateLDAPRealm calls POST /config/access/ldap. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/ldap
 func (c *Client) CreateLDAPRealm(ctx context.Context, p CreateLDAPRealmParams) error {
@@ -285,9 +263,7 @@ type GetLDAPRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetLDAPRealm calls GET /config/access/ldap/{realm}.
-//
-// Needs System.Audit on /access/domains.
+// GetLDAPRealm calls GET /config/access/ldap/{realm}. Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/ldap/{realm}
 func (c *Client) GetLDAPRealm(ctx context.Context, p GetLDAPRealmParams) (*LDAPRealm, error) {
@@ -323,9 +299,7 @@ type UpdateLDAPRealmParams struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// UpdateLDAPRealm calls PUT /config/access/ldap/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateLDAPRealm calls PUT /config/access/ldap/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/ldap/{realm}
 func (c *Client) UpdateLDAPRealm(ctx context.Context, p UpdateLDAPRealmParams) error {
@@ -338,18 +312,14 @@ type DeleteLDAPRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteLDAPRealm calls DELETE /config/access/ldap/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteLDAPRealm calls DELETE /config/access/ldap/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation DELETE /config/access/ldap/{realm}
 func (c *Client) DeleteLDAPRealm(ctx context.Context, p DeleteLDAPRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/ldap/{realm}", &p, nil)
 }
 
-// ListOpenIDRealms calls GET /config/access/openid.
-//
-// Needs Realm.Allocate on /access/domains.
+// ListOpenIDRealms calls GET /config/access/openid. Needs Realm.Allocate on /access/domains.
 //
 //api:operation GET /config/access/openid
 func (c *Client) ListOpenIDRealms(ctx context.Context) ([]OpenIDRealm, error) {
@@ -390,9 +360,7 @@ type CreateOpenIDRealmParams struct {
 	UsernameClaim *string  `json:"username-claim,omitempty"` // At most 64 characters.
 }
 
-// CreateOpenIDRealm calls POST /config/access/openid.
-//
-// Needs Realm.Allocate on /access/domains.
+// CreateOpenIDRealm calls POST /config/access/openid. Needs Realm.Allocate on /access/domains.
 //
 //api:operation POST /config/access/openid
 func (c *Client) CreateOpenIDRealm(ctx context.Context, p CreateOpenIDRealmParams) error {
@@ -404,9 +372,7 @@ type GetOpenIDRealmParams struct {
 	Realm string `json:"realm"` // 2 to 32 characters.
 }
 
-// GetOpenIDRealm calls GET /config/access/openid/{realm}.
-//
-// Needs System.Audit on /access/domains.
+// GetOpenIDRealm calls GET /config/access/openid/{realm}. Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/openid/{realm}
 func (c *Client) GetOpenIDRealm(ctx context.Context, p GetOpenIDRealmParams) (*OpenIDRealm, error) {
@@ -434,9 +400,7 @@ type UpdateOpenIDRealmParams struct {
 	Scopes     []string `json:"scopes,omitempty" px:"list"`
 }
 
-// UpdateOpenIDRealm calls PUT /config/access/openid/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdateOpenIDRealm calls PUT /config/access/openid/{realm}. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/openid/{realm}
 func (c *Client) UpdateOpenIDRealm(ctx context.Context, p UpdateOpenIDRealmParams) error {
@@ -449,18 +413,15 @@ type DeleteOpenIDRealmParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteOpenIDRealm calls DELETE /config/access/openid/{realm}.
-//
-// Needs Realm.Allocate on /access/domains.
+// DeleteOpenIDRealm calls DELETE /config/access/openid/{realm}. Needs Realm.Allocate on
+// /access/domains.
 //
 //api:operation DELETE /config/access/openid/{realm}
 func (c *Client) DeleteOpenIDRealm(ctx context.Context, p DeleteOpenIDRealmParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/access/openid/{realm}", &p, nil)
 }
 
-// GetPAMRealm calls GET /config/access/pam.
-//
-// Needs System.Audit on /access/domains.
+// GetPAMRealm calls GET /config/access/pam. Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/pam
 func (c *Client) GetPAMRealm(ctx context.Context) (*Realm, error) {
@@ -479,9 +440,7 @@ type UpdatePAMRealmParams struct {
 	Digest  *string  `json:"digest,omitempty"`
 }
 
-// UpdatePAMRealm calls PUT /config/access/pam.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdatePAMRealm calls PUT /config/access/pam. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pam
 func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*Realm, error) {
@@ -492,9 +451,7 @@ func (c *Client) UpdatePAMRealm(ctx context.Context, p UpdatePAMRealmParams) (*R
 	return out, nil
 }
 
-// GetPDMRealm calls GET /config/access/pdm.
-//
-// Needs System.Audit on /access/domains.
+// GetPDMRealm calls GET /config/access/pdm. Needs System.Audit on /access/domains.
 //
 //api:operation GET /config/access/pdm
 func (c *Client) GetPDMRealm(ctx context.Context) (*Realm, error) {
@@ -513,9 +470,7 @@ type UpdatePDMRealmParams struct {
 	Digest  *string  `json:"digest,omitempty"`
 }
 
-// UpdatePDMRealm calls PUT /config/access/pdm.
-//
-// Needs Realm.Allocate on /access/domains.
+// UpdatePDMRealm calls PUT /config/access/pdm. Needs Realm.Allocate on /access/domains.
 //
 //api:operation PUT /config/access/pdm
 func (c *Client) UpdatePDMRealm(ctx context.Context, p UpdatePDMRealmParams) (*Realm, error) {
@@ -526,9 +481,7 @@ func (c *Client) UpdatePDMRealm(ctx context.Context, p UpdatePDMRealmParams) (*R
 	return out, nil
 }
 
-// GetConfigAccessTFAIndex calls GET /config/access/tfa.
-//
-// Open to every authenticated user.
+// GetConfigAccessTFAIndex calls GET /config/access/tfa. Open to every authenticated user.
 //
 //api:operation GET /config/access/tfa
 func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -537,9 +490,7 @@ func (c *Client) GetConfigAccessTFAIndex(ctx context.Context) ([]Subdirectory, e
 	return out, err
 }
 
-// GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn.
-//
-// Open to every authenticated user.
+// GetConfigAccessTFAWebAuthn calls GET /config/access/tfa/webauthn. Open to every authenticated user.
 //
 //api:operation GET /config/access/tfa/webauthn
 func (c *Client) GetConfigAccessTFAWebAuthn(ctx context.Context) (*ConfigAccessTFAWebAuthn, error) {
@@ -568,18 +519,14 @@ type UpdateConfigAccessTFAWebAuthnParams struct {
 	Rp              *string  `json:"rp,omitempty"`
 }
 
-// UpdateConfigAccessTFAWebAuthn calls PUT /config/access/tfa/webauthn.
-//
-// Needs root@pam.
+// UpdateConfigAccessTFAWebAuthn calls PUT /config/access/tfa/webauthn. Needs root@pam.
 //
 //api:operation PUT /config/access/tfa/webauthn
 func (c *Client) UpdateConfigAccessTFAWebAuthn(ctx context.Context, p UpdateConfigAccessTFAWebAuthnParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/access/tfa/webauthn", &p, nil)
 }
 
-// GetACMEIndex calls GET /config/acme.
-//
-// Open to every authenticated user.
+// GetACMEIndex calls GET /config/acme. Open to every authenticated user.
 //
 //api:operation GET /config/acme
 func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -588,9 +535,7 @@ func (c *Client) GetACMEIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListACMEAccounts calls GET /config/acme/account.
-//
-// Needs System.Modify on /system/certificates.
+// ListACMEAccounts calls GET /config/acme/account. Needs System.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/account
 func (c *Client) ListACMEAccounts(ctx context.Context) ([]ACMEAccountListItem, error) {
@@ -614,9 +559,8 @@ type CreateACMEAccountParams struct {
 	TOSURL     *string  `json:"tos_url,omitempty"`
 }
 
-// CreateACMEAccount calls POST /config/acme/account.
-//
-// The result names the task that does the work. Needs System.Modify on /system/certificates.
+// CreateACMEAccount calls POST /config/acme/account. The result names the task that does the work.
+// Needs System.Modify on /system/certificates.
 //
 //api:operation POST /config/acme/account
 func (c *Client) CreateACMEAccount(ctx context.Context, p CreateACMEAccountParams) (UPID, error) {
@@ -630,9 +574,7 @@ type GetACMEAccountParams struct {
 	Name string `json:"name"`
 }
 
-// GetACMEAccount calls GET /config/acme/account/{name}.
-//
-// Needs System.Modify on /system/certificates.
+// GetACMEAccount calls GET /config/acme/account/{name}. Needs System.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/account/{name}
 func (c *Client) GetACMEAccount(ctx context.Context, p GetACMEAccountParams) (*ACMEAccount, error) {
@@ -676,9 +618,8 @@ type UpdateACMEAccountParams struct {
 	Contact []string `json:"contact,omitempty" px:"list"`
 }
 
-// UpdateACMEAccount calls PUT /config/acme/account/{name}.
-//
-// The result names the task that does the work. Needs System.Modify on /system/certificates.
+// UpdateACMEAccount calls PUT /config/acme/account/{name}. The result names the task that does the
+// work. Needs System.Modify on /system/certificates.
 //
 //api:operation PUT /config/acme/account/{name}
 func (c *Client) UpdateACMEAccount(ctx context.Context, p UpdateACMEAccountParams) (UPID, error) {
@@ -693,9 +634,8 @@ type DeleteACMEAccountParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// DeleteACMEAccount calls DELETE /config/acme/account/{name}.
-//
-// The result names the task that does the work. Needs System.Modify on /system/certificates.
+// DeleteACMEAccount calls DELETE /config/acme/account/{name}. The result names the task that does the
+// work. Needs System.Modify on /system/certificates.
 //
 //api:operation DELETE /config/acme/account/{name}
 func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParams) (UPID, error) {
@@ -704,9 +644,7 @@ func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParam
 	return out, err
 }
 
-// ListACMEChallengeSchema calls GET /config/acme/challenge-schema.
-//
-// Open to every authenticated user.
+// ListACMEChallengeSchema calls GET /config/acme/challenge-schema. Open to every authenticated user.
 //
 //api:operation GET /config/acme/challenge-schema
 func (c *Client) ListACMEChallengeSchema(ctx context.Context) ([]ACMEChallengeSchemaListItem, error) {
@@ -723,9 +661,7 @@ type ACMEChallengeSchemaListItem struct {
 	Type   string          `json:"type"`
 }
 
-// ListACMEDirectories calls GET /config/acme/directories.
-//
-// Open to every authenticated user.
+// ListACMEDirectories calls GET /config/acme/directories. Open to every authenticated user.
 //
 //api:operation GET /config/acme/directories
 func (c *Client) ListACMEDirectories(ctx context.Context) ([]ACMEDirectoryListItem, error) {
@@ -740,9 +676,7 @@ type ACMEDirectoryListItem struct {
 	URL  string `json:"url"`
 }
 
-// ListACMEPlugins calls GET /config/acme/plugins.
-//
-// Needs System.Modify on /system/certificates.
+// ListACMEPlugins calls GET /config/acme/plugins. Needs System.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins
 func (c *Client) ListACMEPlugins(ctx context.Context) ([]ACMEPlugin, error) {
@@ -771,9 +705,7 @@ type CreateACMEPluginParams struct {
 	ValidationDelay *int64 `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// CreateACMEPlugin calls POST /config/acme/plugins.
-//
-// Needs System.Modify on /system/certificates.
+// CreateACMEPlugin calls POST /config/acme/plugins. Needs System.Modify on /system/certificates.
 //
 //api:operation POST /config/acme/plugins
 func (c *Client) CreateACMEPlugin(ctx context.Context, p CreateACMEPluginParams) error {
@@ -785,9 +717,7 @@ type GetACMEPluginParams struct {
 	ID string `json:"id"` // At most 32 characters.
 }
 
-// GetACMEPlugin calls GET /config/acme/plugins/{id}.
-//
-// Needs System.Modify on /system/certificates.
+// GetACMEPlugin calls GET /config/acme/plugins/{id}. Needs System.Modify on /system/certificates.
 //
 //api:operation GET /config/acme/plugins/{id}
 func (c *Client) GetACMEPlugin(ctx context.Context, p GetACMEPluginParams) (*ACMEPlugin, error) {
@@ -809,9 +739,7 @@ type UpdateACMEPluginParams struct {
 	ValidationDelay *int64   `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// UpdateACMEPlugin calls PUT /config/acme/plugins/{id}.
-//
-// Needs System.Modify on /system/certificates.
+// UpdateACMEPlugin calls PUT /config/acme/plugins/{id}. Needs System.Modify on /system/certificates.
 //
 //api:operation PUT /config/acme/plugins/{id}
 func (c *Client) UpdateACMEPlugin(ctx context.Context, p UpdateACMEPluginParams) error {
@@ -823,9 +751,8 @@ type DeleteACMEPluginParams struct {
 	ID string `json:"id"` // At most 32 characters.
 }
 
-// DeleteACMEPlugin calls DELETE /config/acme/plugins/{id}.
-//
-// Needs System.Modify on /system/certificates.
+// DeleteACMEPlugin calls DELETE /config/acme/plugins/{id}. Needs System.Modify on
+// /system/certificates.
 //
 //api:operation DELETE /config/acme/plugins/{id}
 func (c *Client) DeleteACMEPlugin(ctx context.Context, p DeleteACMEPluginParams) error {
@@ -837,9 +764,7 @@ type GetACMETOSParams struct {
 	Directory *string `json:"directory,omitempty"`
 }
 
-// GetACMETOS calls GET /config/acme/tos.
-//
-// Open to every authenticated user.
+// GetACMETOS calls GET /config/acme/tos. Open to every authenticated user.
 //
 //api:operation GET /config/acme/tos
 func (c *Client) GetACMETOS(ctx context.Context, p GetACMETOSParams) (string, error) {
@@ -848,9 +773,7 @@ func (c *Client) GetACMETOS(ctx context.Context, p GetACMETOSParams) (string, er
 	return out, err
 }
 
-// GetConfigCertificate calls GET /config/certificate.
-//
-// Needs System.Audit on /system.
+// GetConfigCertificate calls GET /config/certificate. Needs System.Audit on /system.
 //
 //api:operation GET /config/certificate
 func (c *Client) GetConfigCertificate(ctx context.Context) (*ConfigCertificate, error) {
@@ -878,11 +801,7 @@ type NodeACME struct {
 }
 
 // ParseNodeACME reads the text of a NodeACME.
-func ParseNodeACME(text string) (NodeACME, error) {
-	var v NodeACME
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseNodeACME(text string) (NodeACME, error) { return parse[NodeACME](text) }
 
 // String returns the text that stands for v.
 func (v NodeACME) String() string { return wire.FormatProps(v, v.raw) }
@@ -909,11 +828,7 @@ type NodeACMEDomain struct {
 }
 
 // ParseNodeACMEDomain reads the text of a NodeACMEDomain.
-func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) {
-	var v NodeACMEDomain
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) { return parse[NodeACMEDomain](text) }
 
 // String returns the text that stands for v.
 func (v NodeACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
@@ -935,18 +850,14 @@ type UpdateConfigCertificateParams struct {
 	Digest     *string                `json:"digest,omitempty"`
 }
 
-// UpdateConfigCertificate calls PUT /config/certificate.
-//
-// Needs System.Modify on /system.
+// UpdateConfigCertificate calls PUT /config/certificate. Needs System.Modify on /system.
 //
 //api:operation PUT /config/certificate
 func (c *Client) UpdateConfigCertificate(ctx context.Context, p UpdateConfigCertificateParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/certificate", &p, nil)
 }
 
-// GetConfigNotes calls GET /config/notes.
-//
-// Needs System.Audit on /system.
+// GetConfigNotes calls GET /config/notes. Needs System.Audit on /system.
 //
 //api:operation GET /config/notes
 func (c *Client) GetConfigNotes(ctx context.Context) (string, error) {
@@ -961,18 +872,15 @@ type UpdateConfigNotesParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// UpdateConfigNotes calls PUT /config/notes.
-//
-// Needs System.Modify on /system/notes.
+// UpdateConfigNotes calls PUT /config/notes. Needs System.Modify on /system/notes.
 //
 //api:operation PUT /config/notes
 func (c *Client) UpdateConfigNotes(ctx context.Context, p UpdateConfigNotesParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/config/notes", &p, nil)
 }
 
-// ListViews calls GET /config/views.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListViews calls GET /config/views. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /config/views
 func (c *Client) ListViews(ctx context.Context) ([]View, error) {
@@ -1000,9 +908,7 @@ type CreateViewParams struct {
 	Layout     *string  `json:"layout,omitempty"`
 }
 
-// CreateView calls POST /config/views.
-//
-// Needs Resource.Modify on /view.
+// CreateView calls POST /config/views. Needs Resource.Modify on /view.
 //
 //api:operation POST /config/views
 func (c *Client) CreateView(ctx context.Context, p CreateViewParams) error {
@@ -1014,9 +920,7 @@ type GetViewParams struct {
 	ID string `json:"id"` // 2 to 32 characters.
 }
 
-// GetView calls GET /config/views/{id}.
-//
-// Needs Resource.Audit on /view/{id}.
+// GetView calls GET /config/views/{id}. Needs Resource.Audit on /view/{id}.
 //
 //api:operation GET /config/views/{id}
 func (c *Client) GetView(ctx context.Context, p GetViewParams) (*View, error) {
@@ -1038,9 +942,7 @@ type UpdateViewParams struct {
 	Layout     *string  `json:"layout,omitempty"`
 }
 
-// UpdateView calls PUT /config/views/{id}.
-//
-// Needs Resource.Modify on /view/{id}.
+// UpdateView calls PUT /config/views/{id}. Needs Resource.Modify on /view/{id}.
 //
 //api:operation PUT /config/views/{id}
 func (c *Client) UpdateView(ctx context.Context, p UpdateViewParams) error {
@@ -1053,9 +955,7 @@ type DeleteViewParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteView calls DELETE /config/views/{id}.
-//
-// Needs Resource.Modify on /view.
+// DeleteView calls DELETE /config/views/{id}. Needs Resource.Modify on /view.
 //
 //api:operation DELETE /config/views/{id}
 func (c *Client) DeleteView(ctx context.Context, p DeleteViewParams) error {

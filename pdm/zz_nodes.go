@@ -10,9 +10,7 @@ import (
 	"net/http"
 )
 
-// ListNodes calls GET /nodes.
-//
-// Needs root@pam.
+// ListNodes calls GET /nodes. Needs root@pam.
 //
 //api:operation GET /nodes
 func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
@@ -33,9 +31,7 @@ type GetNodeIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeIndex calls GET /nodes/{node}.
-//
-// Open to every authenticated user.
+// GetNodeIndex calls GET /nodes/{node}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}
 func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]Subdirectory, error) {
@@ -49,9 +45,7 @@ type GetNodeCertificateIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateIndex calls GET /nodes/{node}/certificates.
-//
-// Open to every authenticated user.
+// GetNodeCertificateIndex calls GET /nodes/{node}/certificates. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/certificates
 func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertificateIndexParams) ([]Subdirectory, error) {
@@ -65,9 +59,8 @@ type GetNodeCertificateACMEIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme.
-//
-// Open to every authenticated user.
+// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/certificates/acme
 func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]Subdirectory, error) {
@@ -82,9 +75,8 @@ type OrderNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs System.Modify on /system/certificates.
+// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate. The result names
+// the task that does the work. Needs System.Modify on /system/certificates.
 //
 //api:operation POST /nodes/{node}/certificates/acme/certificate
 func (c *Client) OrderNodeACMECertificate(ctx context.Context, p OrderNodeACMECertificateParams) (UPID, error) {
@@ -99,9 +91,8 @@ type RenewNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs System.Modify on /system/certificates.
+// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate. The result names the
+// task that does the work. Needs System.Modify on /system/certificates.
 //
 //api:operation PUT /nodes/{node}/certificates/acme/certificate
 func (c *Client) RenewNodeACMECertificate(ctx context.Context, p RenewNodeACMECertificateParams) (UPID, error) {
@@ -119,9 +110,8 @@ type UploadNodeCustomCertificateParams struct {
 	Restart      *bool   `json:"restart,omitempty"` // Default false.
 }
 
-// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom.
-//
-// Needs System.Modify on /system/certificates.
+// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom. Needs System.Modify on
+// /system/certificates.
 //
 //api:operation POST /nodes/{node}/certificates/custom
 func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCustomCertificateParams) ([]NodeCertificate, error) {
@@ -150,9 +140,8 @@ type DeleteNodeCustomCertificateParams struct {
 	Restart *bool  `json:"restart,omitempty"` // Default false.
 }
 
-// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom.
-//
-// Needs System.Modify on /system/certificates.
+// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom. Needs System.Modify on
+// /system/certificates.
 //
 //api:operation DELETE /nodes/{node}/certificates/custom
 func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCustomCertificateParams) error {
@@ -164,9 +153,8 @@ type ListNodeCertificatesInfoParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info.
-//
-// Open to every authenticated user.
+// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/certificates/info
 func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {
@@ -180,9 +168,7 @@ type GetNodeConfigParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeConfig calls GET /nodes/{node}/config.
-//
-// Needs System.Audit on /system.
+// GetNodeConfig calls GET /nodes/{node}/config. Needs System.Audit on /system.
 //
 //api:operation GET /nodes/{node}/config
 func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
@@ -218,9 +204,7 @@ type UpdateNodeConfigParams struct {
 	HTTPProxy   *string  `json:"http-proxy,omitempty"` // At most 128 characters.
 }
 
-// UpdateNodeConfig calls PUT /nodes/{node}/config.
-//
-// Needs System.Modify on /system.
+// UpdateNodeConfig calls PUT /nodes/{node}/config. Needs System.Modify on /system.
 //
 //api:operation PUT /nodes/{node}/config
 func (c *Client) UpdateNodeConfig(ctx context.Context, p UpdateNodeConfigParams) error {
@@ -232,9 +216,7 @@ type GetNodeDNSParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeDNS calls GET /nodes/{node}/dns.
-//
-// Needs System.Audit on /system/network/dns.
+// GetNodeDNS calls GET /nodes/{node}/dns. Needs System.Audit on /system/network/dns.
 //
 //api:operation GET /nodes/{node}/dns
 func (c *Client) GetNodeDNS(ctx context.Context, p GetNodeDNSParams) (*NodeDNS, error) {
@@ -267,9 +249,7 @@ type UpdateNodeDNSParams struct {
 	Search  *string  `json:"search,omitempty"`
 }
 
-// UpdateNodeDNS calls PUT /nodes/{node}/dns.
-//
-// Needs System.Modify on /system/network/dns.
+// UpdateNodeDNS calls PUT /nodes/{node}/dns. Needs System.Modify on /system/network/dns.
 //
 //api:operation PUT /nodes/{node}/dns
 func (c *Client) UpdateNodeDNS(ctx context.Context, p UpdateNodeDNSParams) error {
@@ -293,9 +273,7 @@ type ListNodeJournalParams struct {
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
-// ListNodeJournal calls GET /nodes/{node}/journal.
-//
-// Needs System.Audit on /system/log.
+// ListNodeJournal calls GET /nodes/{node}/journal. Needs System.Audit on /system/log.
 //
 //api:operation GET /nodes/{node}/journal
 func (c *Client) ListNodeJournal(ctx context.Context, p ListNodeJournalParams) ([]string, error) {
@@ -309,9 +287,7 @@ type GetNodeReportParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeReport calls GET /nodes/{node}/report.
-//
-// Needs System.Audit on /system/status.
+// GetNodeReport calls GET /nodes/{node}/report. Needs System.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/report
 func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (string, error) {
@@ -327,9 +303,7 @@ type ListNodeRRDDataParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListNodeRRDData calls GET /nodes/{node}/rrddata.
-//
-// Needs root@pam.
+// ListNodeRRDData calls GET /nodes/{node}/rrddata. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/rrddata
 func (c *Client) ListNodeRRDData(ctx context.Context, p ListNodeRRDDataParams) ([]NodeRRDDataListItem, error) {
@@ -372,9 +346,7 @@ type GetNodeSDNIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeSDNIndex calls GET /nodes/{node}/sdn.
-//
-// Open to every authenticated user.
+// GetNodeSDNIndex calls GET /nodes/{node}/sdn. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn
 func (c *Client) GetNodeSDNIndex(ctx context.Context, p GetNodeSDNIndexParams) ([]Subdirectory, error) {
@@ -389,9 +361,7 @@ type GetNodeSDNVNetIndexParams struct {
 	VNet string `json:"vnet"`
 }
 
-// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}.
-//
-// Open to every authenticated user.
+// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}
 func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]Subdirectory, error) {
@@ -407,9 +377,7 @@ type GetNodeSDNVNetMACVRFParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// GetNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf.
-//
-// Needs root@pam.
+// GetNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf
 func (c *Client) GetNodeSDNVNetMACVRF(ctx context.Context, p GetNodeSDNVNetMACVRFParams) (*SDNVNetMACVRFEntry, error) {
@@ -433,9 +401,7 @@ type GetNodeSDNZoneIndexParams struct {
 	Zone string `json:"zone"`
 }
 
-// GetNodeSDNZoneIndex calls GET /nodes/{node}/sdn/zones/{zone}.
-//
-// Open to every authenticated user.
+// GetNodeSDNZoneIndex calls GET /nodes/{node}/sdn/zones/{zone}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}
 func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]Subdirectory, error) {
@@ -451,9 +417,7 @@ type GetNodeSDNZoneIPVRFParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// GetNodeSDNZoneIPVRF calls GET /nodes/{node}/sdn/zones/{zone}/ip-vrf.
-//
-// Needs root@pam.
+// GetNodeSDNZoneIPVRF calls GET /nodes/{node}/sdn/zones/{zone}/ip-vrf. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}/ip-vrf
 func (c *Client) GetNodeSDNZoneIPVRF(ctx context.Context, p GetNodeSDNZoneIPVRFParams) (*SDNZoneIPVRFEntry, error) {
@@ -477,9 +441,7 @@ type GetNodeStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeStatus calls GET /nodes/{node}/status.
-//
-// Needs System.Audit on /system/status.
+// GetNodeStatus calls GET /nodes/{node}/status. Needs System.Audit on /system/status.
 //
 //api:operation GET /nodes/{node}/status
 func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*NodeStatus, error) {
@@ -544,9 +506,7 @@ type RebootOrShutdownNodeParams struct {
 	Command string `json:"command"` // One of reboot, shutdown.
 }
 
-// RebootOrShutdownNode calls POST /nodes/{node}/status.
-//
-// Needs Sys.PowerManagement on /system/status.
+// RebootOrShutdownNode calls POST /nodes/{node}/status. Needs Sys.PowerManagement on /system/status.
 //
 //api:operation POST /nodes/{node}/status
 func (c *Client) RebootOrShutdownNode(ctx context.Context, p RebootOrShutdownNodeParams) error {
@@ -558,9 +518,7 @@ type GetNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeSubscription calls GET /nodes/{node}/subscription.
-//
-// Open to every authenticated user.
+// GetNodeSubscription calls GET /nodes/{node}/subscription. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/subscription
 func (c *Client) GetNodeSubscription(ctx context.Context, p GetNodeSubscriptionParams) (*NodeSubscription, error) {
@@ -590,9 +548,7 @@ type RefreshNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// RefreshNodeSubscription calls POST /nodes/{node}/subscription.
-//
-// Needs System.Modify on /system.
+// RefreshNodeSubscription calls POST /nodes/{node}/subscription. Needs System.Modify on /system.
 //
 //api:operation POST /nodes/{node}/subscription
 func (c *Client) RefreshNodeSubscription(ctx context.Context, p RefreshNodeSubscriptionParams) error {
@@ -609,9 +565,7 @@ type ListNodeSyslogParams struct {
 	Until   *string `json:"until,omitempty"`
 }
 
-// ListNodeSyslog calls GET /nodes/{node}/syslog.
-//
-// Needs System.Audit on /system/log.
+// ListNodeSyslog calls GET /nodes/{node}/syslog. Needs System.Audit on /system/log.
 //
 //api:operation GET /nodes/{node}/syslog
 func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]NodeSyslogListItem, error) {
@@ -640,9 +594,8 @@ type ListTasksParams struct {
 	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
-// ListTasks calls GET /nodes/{node}/tasks.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTasks calls GET /nodes/{node}/tasks. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks
 func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
@@ -671,9 +624,7 @@ type GetTaskIndexParams struct {
 	UPID UPID   `json:"upid"`
 }
 
-// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user.
+// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}
 func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]Subdirectory, error) {
@@ -688,9 +639,8 @@ type StopTaskParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation DELETE /nodes/{node}/tasks/{upid}
 func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
@@ -733,9 +683,8 @@ type GetTaskStatusParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/status
 func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
@@ -767,9 +716,8 @@ type CreateNodeTermProxyParams struct {
 	Cmd  *string `json:"cmd,omitempty"` // One of login, upgrade.
 }
 
-// CreateNodeTermProxy calls POST /nodes/{node}/termproxy.
-//
-// Needs Sys.Console on /system. The server checks more.
+// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system. The server
+// checks more.
 //
 //api:operation POST /nodes/{node}/termproxy
 func (c *Client) CreateNodeTermProxy(ctx context.Context, p CreateNodeTermProxyParams) (*CreateNodeTermProxyResult, error) {
@@ -793,9 +741,7 @@ type GetNodeTimeParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeTime calls GET /nodes/{node}/time.
-//
-// Open to every authenticated user.
+// GetNodeTime calls GET /nodes/{node}/time. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/time
 func (c *Client) GetNodeTime(ctx context.Context, p GetNodeTimeParams) (*NodeTime, error) {
@@ -819,9 +765,7 @@ type SetNodeTimezoneParams struct {
 	Timezone string `json:"timezone"` // 2 to 64 characters.
 }
 
-// SetNodeTimezone calls PUT /nodes/{node}/time.
-//
-// Needs System.Modify on /system/time.
+// SetNodeTimezone calls PUT /nodes/{node}/time. Needs System.Modify on /system/time.
 //
 //api:operation PUT /nodes/{node}/time
 func (c *Client) SetNodeTimezone(ctx context.Context, p SetNodeTimezoneParams) error {
@@ -835,9 +779,8 @@ type GetNodeVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"`
 }
 
-// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket.
-//
-// The caller closes the connection. Needs Sys.Console on /system. The server checks more.
+// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
+// Sys.Console on /system. The server checks more.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {

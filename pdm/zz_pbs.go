@@ -12,9 +12,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetPBSIndex calls GET /pbs.
-//
-// Open to every authenticated user.
+// GetPBSIndex calls GET /pbs. Open to every authenticated user.
 //
 //api:operation GET /pbs
 func (c *Client) GetPBSIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -48,9 +46,7 @@ type ListPBSRealmsParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ListPBSRealms calls GET /pbs/realms.
-//
-// Needs System.Modify on /.
+// ListPBSRealms calls GET /pbs/realms. Needs System.Modify on /.
 //
 //api:operation GET /pbs/realms
 func (c *Client) ListPBSRealms(ctx context.Context, p ListPBSRealmsParams) ([]Realm, error) {
@@ -59,9 +55,7 @@ func (c *Client) ListPBSRealms(ctx context.Context, p ListPBSRealmsParams) ([]Re
 	return out, err
 }
 
-// ListPBSRemotes calls GET /pbs/remotes.
-//
-// Needs root@pam.
+// ListPBSRemotes calls GET /pbs/remotes. Needs root@pam.
 //
 //api:operation GET /pbs/remotes
 func (c *Client) ListPBSRemotes(ctx context.Context) ([]PBSRemoteListItem, error) {
@@ -80,9 +74,7 @@ type GetPBSRemoteIndexParams struct {
 	Remote string `json:"remote"`
 }
 
-// GetPBSRemoteIndex calls GET /pbs/remotes/{remote}.
-//
-// Open to every authenticated user.
+// GetPBSRemoteIndex calls GET /pbs/remotes/{remote}. Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}
 func (c *Client) GetPBSRemoteIndex(ctx context.Context, p GetPBSRemoteIndexParams) ([]Subdirectory, error) {
@@ -96,9 +88,8 @@ type ListPBSDatastoresParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// ListPBSDatastores calls GET /pbs/remotes/{remote}/datastore.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPBSDatastores calls GET /pbs/remotes/{remote}/datastore. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore
 func (c *Client) ListPBSDatastores(ctx context.Context, p ListPBSDatastoresParams) ([]PBSDatastoreListItem, error) {
@@ -146,9 +137,7 @@ type PBSDatastoreListItemMaintenanceMode struct {
 
 // ParsePBSDatastoreListItemMaintenanceMode reads the text of a PBSDatastoreListItemMaintenanceMode.
 func ParsePBSDatastoreListItemMaintenanceMode(text string) (PBSDatastoreListItemMaintenanceMode, error) {
-	var v PBSDatastoreListItemMaintenanceMode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[PBSDatastoreListItemMaintenanceMode](text)
 }
 
 // String returns the text that stands for v.
@@ -183,9 +172,7 @@ type PBSDatastoreListItemNotificationThresholds struct {
 
 // ParsePBSDatastoreListItemNotificationThresholds reads the text of a PBSDatastoreListItemNotificationThresholds.
 func ParsePBSDatastoreListItemNotificationThresholds(text string) (PBSDatastoreListItemNotificationThresholds, error) {
-	var v PBSDatastoreListItemNotificationThresholds
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[PBSDatastoreListItemNotificationThresholds](text)
 }
 
 // String returns the text that stands for v.
@@ -219,9 +206,7 @@ type PBSDatastoreListItemNotify struct {
 
 // ParsePBSDatastoreListItemNotify reads the text of a PBSDatastoreListItemNotify.
 func ParsePBSDatastoreListItemNotify(text string) (PBSDatastoreListItemNotify, error) {
-	var v PBSDatastoreListItemNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[PBSDatastoreListItemNotify](text)
 }
 
 // String returns the text that stands for v.
@@ -254,9 +239,7 @@ type PBSDatastoreListItemTuning struct {
 
 // ParsePBSDatastoreListItemTuning reads the text of a PBSDatastoreListItemTuning.
 func ParsePBSDatastoreListItemTuning(text string) (PBSDatastoreListItemTuning, error) {
-	var v PBSDatastoreListItemTuning
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[PBSDatastoreListItemTuning](text)
 }
 
 // String returns the text that stands for v.
@@ -277,9 +260,8 @@ type GetPBSDatastoreIndexParams struct {
 	Datastore string `json:"datastore"`
 }
 
-// GetPBSDatastoreIndex calls GET /pbs/remotes/{remote}/datastore/{datastore}.
-//
-// Open to every authenticated user.
+// GetPBSDatastoreIndex calls GET /pbs/remotes/{remote}/datastore/{datastore}. Open to every
+// authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}
 func (c *Client) GetPBSDatastoreIndex(ctx context.Context, p GetPBSDatastoreIndexParams) ([]Subdirectory, error) {
@@ -296,9 +278,8 @@ type ListPBSDatastoreNamespacesParams struct {
 	Parent    *string `json:"parent,omitempty"`    // At most 256 characters.
 }
 
-// ListPBSDatastoreNamespaces calls GET /pbs/remotes/{remote}/datastore/{datastore}/namespaces.
-//
-// Needs Resource.Audit on /resource/{remote}/datastore/{datastore}.
+// ListPBSDatastoreNamespaces calls GET /pbs/remotes/{remote}/datastore/{datastore}/namespaces. Needs
+// Resource.Audit on /resource/{remote}/datastore/{datastore}.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}/namespaces
 func (c *Client) ListPBSDatastoreNamespaces(ctx context.Context, p ListPBSDatastoreNamespacesParams) ([]PBSDatastoreNamespaceListItem, error) {
@@ -321,9 +302,8 @@ type ListPBSDatastoreRRDDataParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListPBSDatastoreRRDData calls GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata.
-//
-// Needs Resource.Audit on /resource/{remote}/datastore/{datastore}. The server checks more.
+// ListPBSDatastoreRRDData calls GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata. Needs
+// Resource.Audit on /resource/{remote}/datastore/{datastore}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata
 func (c *Client) ListPBSDatastoreRRDData(ctx context.Context, p ListPBSDatastoreRRDDataParams) ([]PBSDatastoreRRDDataListItem, error) {
@@ -349,9 +329,8 @@ type ListPBSDatastoreSnapshotsParams struct {
 	NS        *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ListPBSDatastoreSnapshots calls GET /pbs/remotes/{remote}/datastore/{datastore}/snapshots.
-//
-// Needs Resource.Audit on /resource/{remote}/datastore/{datastore}.
+// ListPBSDatastoreSnapshots calls GET /pbs/remotes/{remote}/datastore/{datastore}/snapshots. Needs
+// Resource.Audit on /resource/{remote}/datastore/{datastore}.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}/snapshots
 func (c *Client) ListPBSDatastoreSnapshots(ctx context.Context, p ListPBSDatastoreSnapshotsParams) ([]PBSDatastoreSnapshotListItem, error) {
@@ -387,9 +366,7 @@ type GetPBSNodeIndexParams struct {
 	Node   string `json:"node"`
 }
 
-// GetPBSNodeIndex calls GET /pbs/remotes/{remote}/nodes/{node}.
-//
-// Open to every authenticated user.
+// GetPBSNodeIndex calls GET /pbs/remotes/{remote}/nodes/{node}. Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}
 func (c *Client) GetPBSNodeIndex(ctx context.Context, p GetPBSNodeIndexParams) ([]Subdirectory, error) {
@@ -404,9 +381,8 @@ type GetPBSNodeAPTIndexParams struct {
 	Node   string `json:"node"`
 }
 
-// GetPBSNodeAPTIndex calls GET /pbs/remotes/{remote}/nodes/{node}/apt.
-//
-// Open to every authenticated user.
+// GetPBSNodeAPTIndex calls GET /pbs/remotes/{remote}/nodes/{node}/apt. Open to every authenticated
+// user.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt
 func (c *Client) GetPBSNodeAPTIndex(ctx context.Context, p GetPBSNodeAPTIndexParams) ([]Subdirectory, error) {
@@ -423,9 +399,8 @@ type GetPBSNodeAPTChangelogParams struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// GetPBSNodeAPTChangelog calls GET /pbs/remotes/{remote}/nodes/{node}/apt/changelog.
-//
-// Needs Resource.Modify on /resource/{remote}/node/{node}/system.
+// GetPBSNodeAPTChangelog calls GET /pbs/remotes/{remote}/nodes/{node}/apt/changelog. Needs
+// Resource.Modify on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt/changelog
 func (c *Client) GetPBSNodeAPTChangelog(ctx context.Context, p GetPBSNodeAPTChangelogParams) (string, error) {
@@ -440,9 +415,8 @@ type GetPBSNodeAPTRepositoriesParams struct {
 	Node   string `json:"node"`
 }
 
-// GetPBSNodeAPTRepositories calls GET /pbs/remotes/{remote}/nodes/{node}/apt/repositories.
-//
-// Needs Resource.Audit on /resource/{remote}/node/{node}/system.
+// GetPBSNodeAPTRepositories calls GET /pbs/remotes/{remote}/nodes/{node}/apt/repositories. Needs
+// Resource.Audit on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt/repositories
 func (c *Client) GetPBSNodeAPTRepositories(ctx context.Context, p GetPBSNodeAPTRepositoriesParams) (*APTRepositories, error) {
@@ -459,9 +433,8 @@ type ListPBSNodeAPTUpdatesParams struct {
 	Node   string `json:"node"`
 }
 
-// ListPBSNodeAPTUpdates calls GET /pbs/remotes/{remote}/nodes/{node}/apt/update.
-//
-// Needs Resource.Modify on /resource/{remote}/node/{node}/system.
+// ListPBSNodeAPTUpdates calls GET /pbs/remotes/{remote}/nodes/{node}/apt/update. Needs Resource.Modify
+// on /resource/{remote}/node/{node}/system.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/apt/update
 func (c *Client) ListPBSNodeAPTUpdates(ctx context.Context, p ListPBSNodeAPTUpdatesParams) ([]APTPackage, error) {
@@ -476,10 +449,8 @@ type CreatePBSNodeAPTUpdateParams struct {
 	Node   string `json:"node"`
 }
 
-// CreatePBSNodeAPTUpdate calls POST /pbs/remotes/{remote}/nodes/{node}/apt/update.
-//
-// The result names the task that does the work. Needs Resource.Modify on
-// /resource/{remote}/node/{node}/system.
+// CreatePBSNodeAPTUpdate calls POST /pbs/remotes/{remote}/nodes/{node}/apt/update. The result names
+// the task that does the work. Needs Resource.Modify on /resource/{remote}/node/{node}/system.
 //
 //api:operation POST /pbs/remotes/{remote}/nodes/{node}/apt/update
 func (c *Client) CreatePBSNodeAPTUpdate(ctx context.Context, p CreatePBSNodeAPTUpdateParams) (UPID, error) {
@@ -494,9 +465,8 @@ type GetPBSNodeSubscriptionParams struct {
 	Node   string `json:"node"`
 }
 
-// GetPBSNodeSubscription calls GET /pbs/remotes/{remote}/nodes/{node}/subscription.
-//
-// Needs Resource.Audit on /resource/{remote}. The server checks more.
+// GetPBSNodeSubscription calls GET /pbs/remotes/{remote}/nodes/{node}/subscription. Needs
+// Resource.Audit on /resource/{remote}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/subscription
 func (c *Client) GetPBSNodeSubscription(ctx context.Context, p GetPBSNodeSubscriptionParams) (*NodeSubscription, error) {
@@ -513,9 +483,8 @@ type CreatePBSNodeTermProxyParams struct {
 	Node   string `json:"node"`
 }
 
-// CreatePBSNodeTermProxy calls POST /pbs/remotes/{remote}/nodes/{node}/termproxy.
-//
-// Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+// CreatePBSNodeTermProxy calls POST /pbs/remotes/{remote}/nodes/{node}/termproxy. Needs Sys.Console on
+// /resource/{remote}/node/{node}. The server checks more.
 //
 //api:operation POST /pbs/remotes/{remote}/nodes/{node}/termproxy
 func (c *Client) CreatePBSNodeTermProxy(ctx context.Context, p CreatePBSNodeTermProxyParams) (*TermProxy, error) {
@@ -541,10 +510,8 @@ type GetPBSNodeVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"`
 }
 
-// GetPBSNodeVNCWebSocket calls GET /pbs/remotes/{remote}/nodes/{node}/vncwebsocket.
-//
-// The caller closes the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server
-// checks more.
+// GetPBSNodeVNCWebSocket calls GET /pbs/remotes/{remote}/nodes/{node}/vncwebsocket. The caller closes
+// the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/vncwebsocket
 func (c *Client) GetPBSNodeVNCWebSocket(ctx context.Context, p GetPBSNodeVNCWebSocketParams) (net.Conn, error) {
@@ -558,9 +525,8 @@ type ListPBSRemoteRRDDataParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListPBSRemoteRRDData calls GET /pbs/remotes/{remote}/rrddata.
-//
-// Needs Resource.Audit on /resource/{remote}. The server checks more.
+// ListPBSRemoteRRDData calls GET /pbs/remotes/{remote}/rrddata. Needs Resource.Audit on
+// /resource/{remote}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/rrddata
 func (c *Client) ListPBSRemoteRRDData(ctx context.Context, p ListPBSRemoteRRDDataParams) ([]PBSRemoteRRDDataListItem, error) {
@@ -595,9 +561,8 @@ type GetPBSRemoteStatusParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// GetPBSRemoteStatus calls GET /pbs/remotes/{remote}/status.
-//
-// Needs Resource.Audit on /resource/{remote}. The server checks more.
+// GetPBSRemoteStatus calls GET /pbs/remotes/{remote}/status. Needs Resource.Audit on
+// /resource/{remote}. The server checks more.
 //
 //api:operation GET /pbs/remotes/{remote}/status
 func (c *Client) GetPBSRemoteStatus(ctx context.Context, p GetPBSRemoteStatusParams) (*NodeStatus, error) {
@@ -613,9 +578,7 @@ type ListPBSTasksParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// ListPBSTasks calls GET /pbs/remotes/{remote}/tasks.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPBSTasks calls GET /pbs/remotes/{remote}/tasks. Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks
 func (c *Client) ListPBSTasks(ctx context.Context, p ListPBSTasksParams) ([]TaskListItem, error) {
@@ -630,9 +593,7 @@ type GetPBSTaskIndexParams struct {
 	UPID   UPID   `json:"upid"`
 }
 
-// GetPBSTaskIndex calls GET /pbs/remotes/{remote}/tasks/{upid}.
-//
-// Open to every authenticated user.
+// GetPBSTaskIndex calls GET /pbs/remotes/{remote}/tasks/{upid}. Open to every authenticated user.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks/{upid}
 func (c *Client) GetPBSTaskIndex(ctx context.Context, p GetPBSTaskIndexParams) ([]Subdirectory, error) {
@@ -647,9 +608,8 @@ type StopPBSTaskParams struct {
 	UPID   UPID   `json:"upid"`   // At least 42 characters.
 }
 
-// StopPBSTask calls DELETE /pbs/remotes/{remote}/tasks/{upid}.
-//
-// Needs Resource.Manage on /resource/{remote}.
+// StopPBSTask calls DELETE /pbs/remotes/{remote}/tasks/{upid}. Needs Resource.Manage on
+// /resource/{remote}.
 //
 //api:operation DELETE /pbs/remotes/{remote}/tasks/{upid}
 func (c *Client) StopPBSTask(ctx context.Context, p StopPBSTaskParams) error {
@@ -665,9 +625,8 @@ type ListPBSTaskLogParams struct {
 	Start    *int64 `json:"start,omitempty"`    // At least 0. Default 0.
 }
 
-// ListPBSTaskLog calls GET /pbs/remotes/{remote}/tasks/{upid}/log.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPBSTaskLog calls GET /pbs/remotes/{remote}/tasks/{upid}/log. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks/{upid}/log
 func (c *Client) ListPBSTaskLog(ctx context.Context, p ListPBSTaskLogParams) ([]PBSTaskLogListItem, error) {
@@ -689,9 +648,8 @@ type GetPBSTaskStatusParams struct {
 	Wait   *bool  `json:"wait,omitempty"` // Default false.
 }
 
-// GetPBSTaskStatus calls GET /pbs/remotes/{remote}/tasks/{upid}/status.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// GetPBSTaskStatus calls GET /pbs/remotes/{remote}/tasks/{upid}/status. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pbs/remotes/{remote}/tasks/{upid}/status
 func (c *Client) GetPBSTaskStatus(ctx context.Context, p GetPBSTaskStatusParams) (*PBSTaskStatus, error) {
@@ -724,9 +682,7 @@ type ScanPBSParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ScanPBS calls POST /pbs/scan.
-//
-// Needs System.Modify on /.
+// ScanPBS calls POST /pbs/scan. Needs System.Modify on /.
 //
 //api:operation POST /pbs/scan
 func (c *Client) ScanPBS(ctx context.Context, p ScanPBSParams) (*RemoteConfig, error) {

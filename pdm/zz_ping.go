@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetPing calls GET /ping.
-//
-// Open to everyone, without a login.
+// GetPing calls GET /ping. Open to everyone, without a login.
 //
 //api:operation GET /ping
 func (c *Client) GetPing(ctx context.Context) (string, error) {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetPVEIndex calls GET /pve.
-//
-// Open to every authenticated user.
+// GetPVEIndex calls GET /pve. Open to every authenticated user.
 //
 //api:operation GET /pve
 func (c *Client) GetPVEIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -20,9 +18,7 @@ func (c *Client) GetPVEIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// GetPVEFirewallIndex calls GET /pve/firewall.
-//
-// Open to every authenticated user.
+// GetPVEFirewallIndex calls GET /pve/firewall. Open to every authenticated user.
 //
 //api:operation GET /pve/firewall
 func (c *Client) GetPVEFirewallIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -31,9 +27,7 @@ func (c *Client) GetPVEFirewallIndex(ctx context.Context) ([]Subdirectory, error
 	return out, err
 }
 
-// ListPVEFirewallStatus calls GET /pve/firewall/status.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPVEFirewallStatus calls GET /pve/firewall/status. Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/firewall/status
 func (c *Client) ListPVEFirewallStatus(ctx context.Context) ([]PVERemoteFirewallStatus, error) {
@@ -96,9 +90,7 @@ type ListPVERealmsParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ListPVERealms calls GET /pve/realms.
-//
-// Needs System.Modify on /.
+// ListPVERealms calls GET /pve/realms. Needs System.Modify on /.
 //
 //api:operation GET /pve/realms
 func (c *Client) ListPVERealms(ctx context.Context, p ListPVERealmsParams) ([]PVERealmListItem, error) {
@@ -123,9 +115,7 @@ type ScanPVEParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ScanPVE calls POST /pve/scan.
-//
-// Needs System.Modify on /.
+// ScanPVE calls POST /pve/scan. Needs System.Modify on /.
 //
 //api:operation POST /pve/scan
 func (c *Client) ScanPVE(ctx context.Context, p ScanPVEParams) (*RemoteConfig, error) {

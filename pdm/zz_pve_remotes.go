@@ -6,12 +6,13 @@ package pdm
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
+
+	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListPVERemotes calls GET /pve/remotes.
-//
-// Needs root@pam.
+// ListPVERemotes calls GET /pve/remotes. Needs root@pam.
 //
 //api:operation GET /pve/remotes
 func (c *Client) ListPVERemotes(ctx context.Context) ([]PVERemoteListItem, error) {
@@ -30,9 +31,7 @@ type GetPVERemoteIndexParams struct {
 	Remote string `json:"remote"`
 }
 
-// GetPVERemoteIndex calls GET /pve/remotes/{remote}.
-//
-// Open to every authenticated user.
+// GetPVERemoteIndex calls GET /pve/remotes/{remote}. Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}
 func (c *Client) GetPVERemoteIndex(ctx context.Context, p GetPVERemoteIndexParams) ([]Subdirectory, error) {
@@ -47,9 +46,8 @@ type GetPVERemoteClusterNextIDParams struct {
 	TargetEndpoint *string `json:"target-endpoint,omitempty"`
 }
 
-// GetPVERemoteClusterNextID calls GET /pve/remotes/{remote}/cluster-nextid.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// GetPVERemoteClusterNextID calls GET /pve/remotes/{remote}/cluster-nextid. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/cluster-nextid
 func (c *Client) GetPVERemoteClusterNextID(ctx context.Context, p GetPVERemoteClusterNextIDParams) (int64, error) {
@@ -64,9 +62,8 @@ type ListPVERemoteClusterStatusParams struct {
 	TargetEndpoint *string `json:"target-endpoint,omitempty"`
 }
 
-// ListPVERemoteClusterStatus calls GET /pve/remotes/{remote}/cluster-status.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPVERemoteClusterStatus calls GET /pve/remotes/{remote}/cluster-status. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/cluster-status
 func (c *Client) ListPVERemoteClusterStatus(ctx context.Context, p ListPVERemoteClusterStatusParams) ([]PVERemoteClusterStatusListItem, error) {
@@ -90,14 +87,1656 @@ type PVERemoteClusterStatusListItem struct {
 	Version *int64  `json:"version,omitempty"`
 }
 
+// GetPVERemoteFirewallIndexParams are the parameters of [Client.GetPVERemoteFirewallIndex].
+type GetPVERemoteFirewallIndexParams struct {
+	Remote string `json:"remote"`
+}
+
+// GetPVERemoteFirewallIndex calls GET /pve/remotes/{remote}/firewall. Open to every authenticated
+// user.
+//
+//api:operation GET /pve/remotes/{remote}/firewall
+func (c *Client) GetPVERemoteFirewallIndex(ctx context.Context, p GetPVERemoteFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall", &p, &out)
+	return out, err
+}
+
+// GetPVERemoteFirewallOptionsParams are the parameters of [Client.GetPVERemoteFirewallOptions].
+type GetPVERemoteFirewallOptionsParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+}
+
+// GetPVERemoteFirewallOptions calls GET /pve/remotes/{remote}/firewall/options. Needs Resource.Audit
+// on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/firewall/options
+func (c *Client) GetPVERemoteFirewallOptions(ctx context.Context, p GetPVERemoteFirewallOptionsParams) (*PVERemoteFirewallOptions, error) {
+	out := new(PVERemoteFirewallOptions)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall/options", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// A PVEFirewallLogRateLimit is a text of keys and values, such as the value of log_ratelimit. It keeps
+// the text it was read from.
+type PVEFirewallLogRateLimit struct {
+	Enable bool    `json:"enable" px:"default"` // Default true.
+	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
+	Rate   *string `json:"rate,omitempty"`      // Default 1/second.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEFirewallLogRateLimit reads the text of a PVEFirewallLogRateLimit.
+func ParsePVEFirewallLogRateLimit(text string) (PVEFirewallLogRateLimit, error) {
+	return parse[PVEFirewallLogRateLimit](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEFirewallLogRateLimit) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEFirewallLogRateLimit) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEFirewallLogRateLimit) UnmarshalText(text []byte) error {
+	*v = PVEFirewallLogRateLimit{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// PVERemoteFirewallOptions is the result of [Client.GetPVERemoteFirewallOptions].
+type PVERemoteFirewallOptions struct {
+	EBTables      *bool                    `json:"ebtables,omitempty"` // Default true.
+	Enable        *int64                   `json:"enable,omitempty"`   // At least 0. Default 0.
+	LogRateLimit  *PVEFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	PolicyForward *string                  `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
+	PolicyIn      *string                  `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
+	PolicyOut     *string                  `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
+}
+
+// UpdatePVERemoteFirewallOptionsParams are the parameters of [Client.UpdatePVERemoteFirewallOptions].
+type UpdatePVERemoteFirewallOptionsParams struct {
+	Remote        string                   `json:"remote"` // 2 to 32 characters.
+	Delete        []string                 `json:"delete,omitempty"`
+	Digest        *string                  `json:"digest,omitempty"`   // At most 64 characters.
+	EBTables      *bool                    `json:"ebtables,omitempty"` // Default true.
+	Enable        *int64                   `json:"enable,omitempty"`   // At least 0. Default 0.
+	LogRateLimit  *PVEFirewallLogRateLimit `json:"log_ratelimit,omitempty"`
+	PolicyForward *string                  `json:"policy_forward,omitempty"` // One of ACCEPT, DROP. Default ACCEPT.
+	PolicyIn      *string                  `json:"policy_in,omitempty"`      // One of ACCEPT, DROP, REJECT.
+	PolicyOut     *string                  `json:"policy_out,omitempty"`     // One of ACCEPT, DROP, REJECT.
+}
+
+// UpdatePVERemoteFirewallOptions calls PUT /pve/remotes/{remote}/firewall/options. Needs System.Modify
+// on /resource/{remote}.
+//
+//api:operation PUT /pve/remotes/{remote}/firewall/options
+func (c *Client) UpdatePVERemoteFirewallOptions(ctx context.Context, p UpdatePVERemoteFirewallOptionsParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/firewall/options", &p, nil)
+}
+
+// ListPVERemoteFirewallRulesParams are the parameters of [Client.ListPVERemoteFirewallRules].
+type ListPVERemoteFirewallRulesParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+}
+
+// ListPVERemoteFirewallRules calls GET /pve/remotes/{remote}/firewall/rules. Needs Resource.Audit on
+// /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/firewall/rules
+func (c *Client) ListPVERemoteFirewallRules(ctx context.Context, p ListPVERemoteFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall/rules", &p, &out)
+	return out, err
+}
+
+// PVEFirewallRule is an element of the result of [Client.ListPVERemoteFirewallRules].
+type PVEFirewallRule struct {
+	Action    string  `json:"action"`
+	Pos       int64   `json:"pos"`
+	Type      string  `json:"type"`
+	Comment   *string `json:"comment,omitempty"`
+	Dest      *string `json:"dest,omitempty"`
+	Dport     *string `json:"dport,omitempty"`
+	Enable    *int64  `json:"enable,omitempty"`
+	ICMPType  *string `json:"icmp-type,omitempty"`
+	IPVersion *int64  `json:"ipversion,omitempty"`
+	Iface     *string `json:"iface,omitempty"`
+	Log       *string `json:"log,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	Macro     *string `json:"macro,omitempty"`
+	Proto     *string `json:"proto,omitempty"`
+	Source    *string `json:"source,omitempty"`
+	Sport     *string `json:"sport,omitempty"`
+}
+
+// GetPVERemoteFirewallStatusParams are the parameters of [Client.GetPVERemoteFirewallStatus].
+type GetPVERemoteFirewallStatusParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+}
+
+// GetPVERemoteFirewallStatus calls GET /pve/remotes/{remote}/firewall/status. Needs Resource.Audit on
+// /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/firewall/status
+func (c *Client) GetPVERemoteFirewallStatus(ctx context.Context, p GetPVERemoteFirewallStatusParams) (*PVERemoteFirewallStatus, error) {
+	out := new(PVERemoteFirewallStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/firewall/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ListPVEContainersParams are the parameters of [Client.ListPVEContainers].
+type ListPVEContainersParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEContainers calls GET /pve/remotes/{remote}/lxc. Needs Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc
+func (c *Client) ListPVEContainers(ctx context.Context, p ListPVEContainersParams) ([]PVEContainerListItem, error) {
+	var out []PVEContainerListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc", &p, &out)
+	return out, err
+}
+
+// PVEContainerListItem is an element of the result of [Client.ListPVEContainers].
+type PVEContainerListItem struct {
+	Status             string   `json:"status"` // One of running, stopped.
+	VMID               int64    `json:"vmid"`   // 100 to 999999999.
+	CPU                *float64 `json:"cpu,omitempty"`
+	CPUs               *float64 `json:"cpus,omitempty"`
+	Disk               *uint64  `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string  `json:"lock,omitempty"`
+	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
+	MaxSwap            *uint64  `json:"maxswap,omitempty"` // Bytes.
+	Mem                *uint64  `json:"mem,omitempty"`     // Bytes.
+	Name               *string  `json:"name,omitempty"`
+	NetIn              *uint64  `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64  `json:"netout,omitempty"` // Bytes.
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
+	Tags               []string `json:"tags,omitempty" px:"list"`
+	Template           *bool    `json:"template,omitempty"` // Default false.
+	Uptime             *int64   `json:"uptime,omitempty"`
+}
+
+// GetPVEContainerIndexParams are the parameters of [Client.GetPVEContainerIndex].
+type GetPVEContainerIndexParams struct {
+	Remote string `json:"remote"`
+	VMID   string `json:"vmid"`
+}
+
+// GetPVEContainerIndex calls GET /pve/remotes/{remote}/lxc/{vmid}. Open to every authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}
+func (c *Client) GetPVEContainerIndex(ctx context.Context, p GetPVEContainerIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}", &p, &out)
+	return out, err
+}
+
+// GetPVEContainerConfigParams are the parameters of [Client.GetPVEContainerConfig].
+type GetPVEContainerConfigParams struct {
+	Remote   string  `json:"remote"` // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`   // At least 1.
+	State    string  `json:"state"`  // One of pending, active. Default pending.
+	Node     *string `json:"node,omitempty"`
+	Snapshot *string `json:"snapshot,omitempty"` // At most 40 characters.
+}
+
+// GetPVEContainerConfig calls GET /pve/remotes/{remote}/lxc/{vmid}/config. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/config
+func (c *Client) GetPVEContainerConfig(ctx context.Context, p GetPVEContainerConfigParams) (*PVEContainerConfig, error) {
+	out := new(PVEContainerConfig)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/config", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEContainerConfig is the result of [Client.GetPVEContainerConfig].
+type PVEContainerConfig struct {
+	Digest       string                           `json:"digest"`
+	Arch         *string                          `json:"arch,omitempty"`        // One of amd64, i386, arm64, armhf, riscv32, riscv64. Default amd64.
+	CPULimit     *float64                         `json:"cpulimit,omitempty"`    // 0 to 8192. Default 0.
+	CPUUnits     *int64                           `json:"cpuunits,omitempty"`    // 0 to 500000. Default 1024.
+	Cmode        *string                          `json:"cmode,omitempty"`       // One of shell, console, tty. Default tty.
+	Console      *bool                            `json:"console,omitempty"`     // Default true.
+	Cores        *int64                           `json:"cores,omitempty"`       // 1 to 8192.
+	Debug        *bool                            `json:"debug,omitempty"`       // Default false.
+	Description  *string                          `json:"description,omitempty"` // At most 8192 characters.
+	Dev          map[int]PVEContainerConfigDev    `json:"dev[n],omitempty"`      // dev0 to dev255.
+	Entrypoint   *string                          `json:"entrypoint,omitempty"`  // Default /sbin/init.
+	Env          *string                          `json:"env,omitempty"`
+	Features     *PVEContainerConfigFeatures      `json:"features,omitempty"`
+	Hookscript   *string                          `json:"hookscript,omitempty"`
+	Hostname     *string                          `json:"hostname,omitempty"` // At most 255 characters.
+	LXC          [][]string                       `json:"lxc,omitempty"`
+	Lock         *string                          `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
+	MP           map[int]PVEContainerConfigMP     `json:"mp[n],omitempty"`  // mp0 to mp255.
+	Memory       *int64                           `json:"memory,omitempty"` // At least 16. Default 512.
+	Nameserver   *string                          `json:"nameserver,omitempty"`
+	Net          map[int]PVEContainerConfigNet    `json:"net[n],omitempty"`     // net0 to net31.
+	OSType       *string                          `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
+	OnBoot       *bool                            `json:"onboot,omitempty"`     // Default false.
+	Protection   *bool                            `json:"protection,omitempty"` // Default false.
+	RootFS       *PVEContainerConfigRootFS        `json:"rootfs,omitempty"`
+	SearchDomain *string                          `json:"searchdomain,omitempty"`
+	Startup      *PVEGuestStartup                 `json:"startup,omitempty"`
+	Swap         *int64                           `json:"swap,omitempty"` // At least 0. Default 512.
+	TTY          *int64                           `json:"tty,omitempty"`  // 0 to 6. Default 2.
+	Tags         []string                         `json:"tags,omitempty" px:"list"`
+	Template     *bool                            `json:"template,omitempty"` // Default false.
+	Timezone     *string                          `json:"timezone,omitempty"`
+	Unprivileged *bool                            `json:"unprivileged,omitempty"` // Default false.
+	Unused       map[int]PVEContainerConfigUnused `json:"unused[n],omitempty"`    // unused0 to unused255.
+}
+
+// A PVEContainerConfigDev is a text of keys and values, such as the value of dev. It keeps the text it
+// was read from.
+type PVEContainerConfigDev struct {
+	DenyWrite *bool   `json:"deny-write,omitempty"` // Default false.
+	GID       *int64  `json:"gid,omitempty"`        // At least 0.
+	Mode      *string `json:"mode,omitempty"`
+	Path      *string `json:"path,omitempty" px:"default"`
+	UID       *int64  `json:"uid,omitempty"` // At least 0.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigDev reads the text of a PVEContainerConfigDev.
+func ParsePVEContainerConfigDev(text string) (PVEContainerConfigDev, error) {
+	return parse[PVEContainerConfigDev](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigDev) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigDev) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigDev) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigDev{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEContainerConfigFeatures is a text of keys and values, such as the value of features. It keeps
+// the text it was read from.
+type PVEContainerConfigFeatures struct {
+	ForceRwSys *bool   `json:"force_rw_sys,omitempty"` // Default false.
+	Fuse       *bool   `json:"fuse,omitempty"`         // Default false.
+	Keyctl     *bool   `json:"keyctl,omitempty"`       // Default false.
+	Mknod      *bool   `json:"mknod,omitempty"`        // Default false.
+	Mount      *string `json:"mount,omitempty"`
+	Nesting    *bool   `json:"nesting,omitempty"` // Default false.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigFeatures reads the text of a PVEContainerConfigFeatures.
+func ParsePVEContainerConfigFeatures(text string) (PVEContainerConfigFeatures, error) {
+	return parse[PVEContainerConfigFeatures](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigFeatures) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigFeatures) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigFeatures) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigFeatures{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEContainerConfigMP is a text of keys and values, such as the value of mp. It keeps the text it
+// was read from.
+type PVEContainerConfigMP struct {
+	MP           string  `json:"mp"`
+	Volume       string  `json:"volume" px:"default"`
+	ACL          *bool   `json:"acl,omitempty"`    // Default false.
+	Backup       *bool   `json:"backup,omitempty"` // Default false.
+	IDMap        *string `json:"idmap,omitempty"`
+	KeepAttrs    *bool   `json:"keepattrs,omitempty"` // Default false.
+	MountOptions *string `json:"mountoptions,omitempty"`
+	Quota        *bool   `json:"quota,omitempty"`     // Default false.
+	RO           *bool   `json:"ro,omitempty"`        // Default false.
+	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
+	Shared       *bool   `json:"shared,omitempty"`    // Default false.
+	Size         *string `json:"size,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigMP reads the text of a PVEContainerConfigMP.
+func ParsePVEContainerConfigMP(text string) (PVEContainerConfigMP, error) {
+	return parse[PVEContainerConfigMP](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigMP) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigMP) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigMP) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigMP{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEContainerConfigNet is a text of keys and values, such as the value of net. It keeps the text it
+// was read from.
+type PVEContainerConfigNet struct {
+	Name        string   `json:"name"`
+	Bridge      *string  `json:"bridge,omitempty"`
+	Firewall    *bool    `json:"firewall,omitempty"` // Default false.
+	Gw          *string  `json:"gw,omitempty"`
+	Gw6         *string  `json:"gw6,omitempty"`
+	HWAddr      *string  `json:"hwaddr,omitempty"`
+	HostManaged *bool    `json:"host-managed,omitempty"` // Default false.
+	IP          *string  `json:"ip,omitempty"`
+	IP6         *string  `json:"ip6,omitempty"`
+	LinkDown    *bool    `json:"link_down,omitempty"` // Default false.
+	MTU         *int64   `json:"mtu,omitempty"`       // 64 to 65535.
+	Rate        *float64 `json:"rate,omitempty"`
+	Tag         *int64   `json:"tag,omitempty"` // 1 to 4094.
+	Trunks      *string  `json:"trunks,omitempty"`
+	Type        *string  `json:"type,omitempty"` // Always veth.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigNet reads the text of a PVEContainerConfigNet.
+func ParsePVEContainerConfigNet(text string) (PVEContainerConfigNet, error) {
+	return parse[PVEContainerConfigNet](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigNet) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigNet) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigNet) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigNet{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEContainerConfigRootFS is a text of keys and values, such as the value of rootfs. It keeps the
+// text it was read from.
+type PVEContainerConfigRootFS struct {
+	Volume       string  `json:"volume" px:"default"`
+	ACL          *bool   `json:"acl,omitempty"` // Default false.
+	IDMap        *string `json:"idmap,omitempty"`
+	MountOptions *string `json:"mountoptions,omitempty"`
+	Quota        *bool   `json:"quota,omitempty"`     // Default false.
+	RO           *bool   `json:"ro,omitempty"`        // Default false.
+	Replicate    *bool   `json:"replicate,omitempty"` // Default true.
+	Shared       *bool   `json:"shared,omitempty"`    // Default false.
+	Size         *string `json:"size,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigRootFS reads the text of a PVEContainerConfigRootFS.
+func ParsePVEContainerConfigRootFS(text string) (PVEContainerConfigRootFS, error) {
+	return parse[PVEContainerConfigRootFS](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigRootFS) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigRootFS) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigRootFS) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigRootFS{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEContainerConfigUnused is a text of keys and values, such as the value of unused. It keeps the
+// text it was read from.
+type PVEContainerConfigUnused struct {
+	Volume string `json:"volume" px:"default"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEContainerConfigUnused reads the text of a PVEContainerConfigUnused.
+func ParsePVEContainerConfigUnused(text string) (PVEContainerConfigUnused, error) {
+	return parse[PVEContainerConfigUnused](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEContainerConfigUnused) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEContainerConfigUnused) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEContainerConfigUnused) UnmarshalText(text []byte) error {
+	*v = PVEContainerConfigUnused{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEGuestStartup is a text of keys and values, such as the value of startup. It keeps the text it
+// was read from.
+type PVEGuestStartup struct {
+	Down  *int64 `json:"down,omitempty"`
+	Order *int64 `json:"order,omitempty" px:"default"`
+	Up    *int64 `json:"up,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEGuestStartup reads the text of a PVEGuestStartup.
+func ParsePVEGuestStartup(text string) (PVEGuestStartup, error) { return parse[PVEGuestStartup](text) }
+
+// String returns the text that stands for v.
+func (v PVEGuestStartup) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEGuestStartup) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEGuestStartup) UnmarshalText(text []byte) error {
+	*v = PVEGuestStartup{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// GetPVEContainerFirewallIndexParams are the parameters of [Client.GetPVEContainerFirewallIndex].
+type GetPVEContainerFirewallIndexParams struct {
+	Remote string `json:"remote"`
+	VMID   string `json:"vmid"`
+}
+
+// GetPVEContainerFirewallIndex calls GET /pve/remotes/{remote}/lxc/{vmid}/firewall. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall
+func (c *Client) GetPVEContainerFirewallIndex(ctx context.Context, p GetPVEContainerFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall", &p, &out)
+	return out, err
+}
+
+// GetPVEContainerFirewallOptionsParams are the parameters of [Client.GetPVEContainerFirewallOptions].
+type GetPVEContainerFirewallOptionsParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// GetPVEContainerFirewallOptions calls GET /pve/remotes/{remote}/lxc/{vmid}/firewall/options. Needs
+// Resource.Audit on /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall/options
+func (c *Client) GetPVEContainerFirewallOptions(ctx context.Context, p GetPVEContainerFirewallOptionsParams) (*PVEGuestFirewallOptions, error) {
+	out := new(PVEGuestFirewallOptions)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall/options", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEGuestFirewallOptions is the result of [Client.GetPVEContainerFirewallOptions].
+type PVEGuestFirewallOptions struct {
+	DHCP        *bool   `json:"dhcp,omitempty"`          // Default false.
+	Enable      *bool   `json:"enable,omitempty"`        // Default false.
+	IPFilter    *bool   `json:"ipfilter,omitempty"`      // Default false.
+	LogLevelIn  *string `json:"log_level_in,omitempty"`  // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelOut *string `json:"log_level_out,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	MACFilter   *bool   `json:"macfilter,omitempty"`     // Default true.
+	Ndp         *bool   `json:"ndp,omitempty"`           // Default true.
+	PolicyIn    *string `json:"policy_in,omitempty"`     // One of ACCEPT, DROP, REJECT.
+	PolicyOut   *string `json:"policy_out,omitempty"`    // One of ACCEPT, DROP, REJECT.
+	Radv        *bool   `json:"radv,omitempty"`          // Default false.
+}
+
+// UpdatePVEContainerFirewallOptionsParams are the parameters of [Client.UpdatePVEContainerFirewallOptions].
+type UpdatePVEContainerFirewallOptionsParams struct {
+	Remote      string   `json:"remote"`         // 2 to 32 characters.
+	VMID        int64    `json:"vmid"`           // At least 1.
+	DHCP        *bool    `json:"dhcp,omitempty"` // Default false.
+	Delete      []string `json:"delete,omitempty"`
+	Digest      *string  `json:"digest,omitempty"`        // At most 64 characters.
+	Enable      *bool    `json:"enable,omitempty"`        // Default false.
+	IPFilter    *bool    `json:"ipfilter,omitempty"`      // Default false.
+	LogLevelIn  *string  `json:"log_level_in,omitempty"`  // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelOut *string  `json:"log_level_out,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	MACFilter   *bool    `json:"macfilter,omitempty"`     // Default true.
+	Ndp         *bool    `json:"ndp,omitempty"`           // Default true.
+	Node        *string  `json:"node,omitempty"`
+	PolicyIn    *string  `json:"policy_in,omitempty"`  // One of ACCEPT, DROP, REJECT.
+	PolicyOut   *string  `json:"policy_out,omitempty"` // One of ACCEPT, DROP, REJECT.
+	Radv        *bool    `json:"radv,omitempty"`       // Default false.
+}
+
+// UpdatePVEContainerFirewallOptions calls PUT /pve/remotes/{remote}/lxc/{vmid}/firewall/options. Needs
+// Resource.Modify on /resource/{remote}/guest/{vmid}.
+//
+//api:operation PUT /pve/remotes/{remote}/lxc/{vmid}/firewall/options
+func (c *Client) UpdatePVEContainerFirewallOptions(ctx context.Context, p UpdatePVEContainerFirewallOptionsParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/lxc/{vmid}/firewall/options", &p, nil)
+}
+
+// ListPVEContainerFirewallRulesParams are the parameters of [Client.ListPVEContainerFirewallRules].
+type ListPVEContainerFirewallRulesParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEContainerFirewallRules calls GET /pve/remotes/{remote}/lxc/{vmid}/firewall/rules. Needs
+// Resource.Audit on /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/firewall/rules
+func (c *Client) ListPVEContainerFirewallRules(ctx context.Context, p ListPVEContainerFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/firewall/rules", &p, &out)
+	return out, err
+}
+
+// MigratePVEContainerParams are the parameters of [Client.MigratePVEContainer].
+type MigratePVEContainerParams struct {
+	Remote        string   `json:"remote"` // 2 to 32 characters.
+	VMID          int64    `json:"vmid"`   // At least 1.
+	Target        string   `json:"target"`
+	BWLimit       *int64   `json:"bwlimit,omitempty"` // At least 0.
+	Node          *string  `json:"node,omitempty"`
+	Online        *bool    `json:"online,omitempty"`
+	Restart       *bool    `json:"restart,omitempty"`
+	TargetStorage []string `json:"target-storage,omitempty"`
+	Timeout       *int64   `json:"timeout,omitempty"`
+}
+
+// MigratePVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/migrate. The result names the task
+// that does the work. Needs Resource.Migrate on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/migrate
+func (c *Client) MigratePVEContainer(ctx context.Context, p MigratePVEContainerParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/migrate", &p, &out)
+	return out, err
+}
+
+// ListPVEContainerPendingParams are the parameters of [Client.ListPVEContainerPending].
+type ListPVEContainerPendingParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEContainerPending calls GET /pve/remotes/{remote}/lxc/{vmid}/pending. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/pending
+func (c *Client) ListPVEContainerPending(ctx context.Context, p ListPVEContainerPendingParams) ([]PVEPendingValue, error) {
+	var out []PVEPendingValue
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/pending", &p, &out)
+	return out, err
+}
+
+// PVEPendingValue is an element of the result of [Client.ListPVEContainerPending].
+type PVEPendingValue struct {
+	Key     string  `json:"key"`
+	Delete  *int64  `json:"delete,omitempty"`
+	Pending *string `json:"pending,omitempty"`
+	Value   *string `json:"value,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// RemoteMigratePVEContainerParams are the parameters of [Client.RemoteMigratePVEContainer].
+type RemoteMigratePVEContainerParams struct {
+	Remote         string   `json:"remote"`            // 2 to 32 characters.
+	VMID           int64    `json:"vmid"`              // At least 1.
+	Target         string   `json:"target"`            // 2 to 32 characters.
+	TargetBridge   []string `json:"target-bridge"`     // Required.
+	TargetStorage  []string `json:"target-storage"`    // Required.
+	BWLimit        *int64   `json:"bwlimit,omitempty"` // At least 0.
+	Delete         *bool    `json:"delete,omitempty"`  // Default false.
+	Node           *string  `json:"node,omitempty"`
+	Online         *bool    `json:"online,omitempty"` // Default false.
+	Restart        *bool    `json:"restart,omitempty"`
+	TargetEndpoint *string  `json:"target-endpoint,omitempty"`
+	TargetVMID     *int64   `json:"target-vmid,omitempty"` // At least 1.
+	Timeout        *int64   `json:"timeout,omitempty"`
+}
+
+// RemoteMigratePVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate. The result
+// names the task that does the work. Needs Resource.Migrate on /resource/{remote}/guest/{vmid}. The
+// server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate
+func (c *Client) RemoteMigratePVEContainer(ctx context.Context, p RemoteMigratePVEContainerParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/remote-migrate", &p, &out)
+	return out, err
+}
+
+// ListPVEContainerRRDDataParams are the parameters of [Client.ListPVEContainerRRDData].
+type ListPVEContainerRRDDataParams struct {
+	Remote    string `json:"remote"`    // 2 to 32 characters.
+	VMID      int64  `json:"vmid"`      // At least 1.
+	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+}
+
+// ListPVEContainerRRDData calls GET /pve/remotes/{remote}/lxc/{vmid}/rrddata. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/rrddata
+func (c *Client) ListPVEContainerRRDData(ctx context.Context, p ListPVEContainerRRDDataParams) ([]PVEContainerRRDDataListItem, error) {
+	var out []PVEContainerRRDDataListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/rrddata", &p, &out)
+	return out, err
+}
+
+// PVEContainerRRDDataListItem is an element of the result of [Client.ListPVEContainerRRDData].
+type PVEContainerRRDDataListItem struct {
+	Time       int64    `json:"time"` // At least 0.
+	CPUCurrent *float64 `json:"cpu-current,omitempty"`
+	CPUMax     *float64 `json:"cpu-max,omitempty"`
+	DiskRead   *float64 `json:"disk-read,omitempty"`
+	DiskTotal  *float64 `json:"disk-total,omitempty"`
+	DiskUsed   *float64 `json:"disk-used,omitempty"`
+	DiskWrite  *float64 `json:"disk-write,omitempty"`
+	MemTotal   *float64 `json:"mem-total,omitempty"`
+	MemUsed    *float64 `json:"mem-used,omitempty"`
+	NetIn      *float64 `json:"net-in,omitempty"`
+	NetOut     *float64 `json:"net-out,omitempty"`
+	Uptime     *float64 `json:"uptime,omitempty"`
+}
+
+// ShutdownPVEContainerParams are the parameters of [Client.ShutdownPVEContainer].
+type ShutdownPVEContainerParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ShutdownPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/shutdown. The result names the task
+// that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/shutdown
+func (c *Client) ShutdownPVEContainer(ctx context.Context, p ShutdownPVEContainerParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/shutdown", &p, &out)
+	return out, err
+}
+
+// ListPVEContainerSnapshotsParams are the parameters of [Client.ListPVEContainerSnapshots].
+type ListPVEContainerSnapshotsParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEContainerSnapshots calls GET /pve/remotes/{remote}/lxc/{vmid}/snapshot. Needs Resource.Audit
+// on /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/snapshot
+func (c *Client) ListPVEContainerSnapshots(ctx context.Context, p ListPVEContainerSnapshotsParams) ([]PVEContainerSnapshotListItem, error) {
+	var out []PVEContainerSnapshotListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/snapshot", &p, &out)
+	return out, err
+}
+
+// PVEContainerSnapshotListItem is an element of the result of [Client.ListPVEContainerSnapshots].
+type PVEContainerSnapshotListItem struct {
+	Description string  `json:"description"`
+	Name        string  `json:"name"`
+	Parent      *string `json:"parent,omitempty"`
+	SnapTime    *int64  `json:"snaptime,omitempty"`
+}
+
+// CreatePVEContainerSnapshotParams are the parameters of [Client.CreatePVEContainerSnapshot].
+type CreatePVEContainerSnapshotParams struct {
+	Remote      string  `json:"remote"`   // 2 to 32 characters.
+	VMID        int64   `json:"vmid"`     // At least 1.
+	SnapName    string  `json:"snapname"` // At most 40 characters.
+	Description *string `json:"description,omitempty"`
+	Node        *string `json:"node,omitempty"`
+}
+
+// CreatePVEContainerSnapshot calls POST /pve/remotes/{remote}/lxc/{vmid}/snapshot. The result names
+// the task that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/snapshot
+func (c *Client) CreatePVEContainerSnapshot(ctx context.Context, p CreatePVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/snapshot", &p, &out)
+	return out, err
+}
+
+// DeletePVEContainerSnapshotParams are the parameters of [Client.DeletePVEContainerSnapshot].
+type DeletePVEContainerSnapshotParams struct {
+	Remote   string  `json:"remote"`   // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`     // At least 1.
+	SnapName string  `json:"snapname"` // At most 40 characters.
+	Node     *string `json:"node,omitempty"`
+}
+
+// DeletePVEContainerSnapshot calls DELETE /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}. The
+// result names the task that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation DELETE /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}
+func (c *Client) DeletePVEContainerSnapshot(ctx context.Context, p DeletePVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodDelete, "/pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}", &p, &out)
+	return out, err
+}
+
+// UpdatePVEContainerSnapshotConfigParams are the parameters of [Client.UpdatePVEContainerSnapshotConfig].
+type UpdatePVEContainerSnapshotConfigParams struct {
+	Remote      string  `json:"remote"`   // 2 to 32 characters.
+	VMID        int64   `json:"vmid"`     // At least 1.
+	SnapName    string  `json:"snapname"` // At most 40 characters.
+	Description *string `json:"description,omitempty"`
+	Node        *string `json:"node,omitempty"`
+}
+
+// UpdatePVEContainerSnapshotConfig calls PUT
+// /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/config. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation PUT /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/config
+func (c *Client) UpdatePVEContainerSnapshotConfig(ctx context.Context, p UpdatePVEContainerSnapshotConfigParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/config", &p, nil)
+}
+
+// RollbackPVEContainerSnapshotParams are the parameters of [Client.RollbackPVEContainerSnapshot].
+type RollbackPVEContainerSnapshotParams struct {
+	Remote   string  `json:"remote"`   // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`     // At least 1.
+	SnapName string  `json:"snapname"` // At most 40 characters.
+	Node     *string `json:"node,omitempty"`
+	Start    *bool   `json:"start,omitempty"`
+}
+
+// RollbackPVEContainerSnapshot calls POST
+// /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback. The result names the task that does
+// the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback
+func (c *Client) RollbackPVEContainerSnapshot(ctx context.Context, p RollbackPVEContainerSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/snapshot/{snapname}/rollback", &p, &out)
+	return out, err
+}
+
+// StartPVEContainerParams are the parameters of [Client.StartPVEContainer].
+type StartPVEContainerParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// StartPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/start. The result names the task that
+// does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/start
+func (c *Client) StartPVEContainer(ctx context.Context, p StartPVEContainerParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/start", &p, &out)
+	return out, err
+}
+
+// GetPVEContainerStatusParams are the parameters of [Client.GetPVEContainerStatus].
+type GetPVEContainerStatusParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// GetPVEContainerStatus calls GET /pve/remotes/{remote}/lxc/{vmid}/status. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/status
+func (c *Client) GetPVEContainerStatus(ctx context.Context, p GetPVEContainerStatusParams) (*PVEContainerStatus, error) {
+	out := new(PVEContainerStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/lxc/{vmid}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEContainerStatus is the result of [Client.GetPVEContainerStatus].
+type PVEContainerStatus struct {
+	HA                 PVEGuestHAStatus `json:"ha"`
+	Status             string           `json:"status"` // One of running, stopped.
+	VMID               int64            `json:"vmid"`   // 100 to 999999999.
+	CPU                *float64         `json:"cpu,omitempty"`
+	CPUs               *float64         `json:"cpus,omitempty"`
+	Disk               *uint64          `json:"disk,omitempty"`      // At least 0. Bytes.
+	DiskRead           *uint64          `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64          `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string          `json:"lock,omitempty"`
+	MaxDisk            *uint64          `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64          `json:"maxmem,omitempty"`  // Bytes.
+	MaxSwap            *uint64          `json:"maxswap,omitempty"` // Bytes.
+	Mem                *uint64          `json:"mem,omitempty"`     // Bytes.
+	Name               *string          `json:"name,omitempty"`
+	NetIn              *uint64          `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64          `json:"netout,omitempty"` // Bytes.
+	PressureCPUSome    *float64         `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64         `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64         `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64         `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64         `json:"pressurememorysome,omitempty"`
+	Tags               []string         `json:"tags,omitempty" px:"list"`
+	Template           *bool            `json:"template,omitempty"` // Default false.
+	Uptime             *int64           `json:"uptime,omitempty"`
+}
+
+// PVEGuestHAStatus is part of the result of [Client.GetPVEContainerStatus].
+type PVEGuestHAStatus struct {
+	Managed bool    `json:"managed"`
+	Group   *string `json:"group,omitempty"`
+	SID     *string `json:"sid,omitempty"`
+	State   *string `json:"state,omitempty"`
+}
+
+// StopPVEContainerParams are the parameters of [Client.StopPVEContainer].
+type StopPVEContainerParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// StopPVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/stop. The result names the task that
+// does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/stop
+func (c *Client) StopPVEContainer(ctx context.Context, p StopPVEContainerParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/stop", &p, &out)
+	return out, err
+}
+
+// CreatePVEContainerTermProxyParams are the parameters of [Client.CreatePVEContainerTermProxy].
+type CreatePVEContainerTermProxyParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	VMID   int64  `json:"vmid"`   // At least 1.
+}
+
+// CreatePVEContainerTermProxy calls POST /pve/remotes/{remote}/lxc/{vmid}/termproxy. Needs Sys.Console
+// on /resource/{remote}/guest/{vmid}. The server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/lxc/{vmid}/termproxy
+func (c *Client) CreatePVEContainerTermProxy(ctx context.Context, p CreatePVEContainerTermProxyParams) (*CreatePVEContainerTermProxyResult, error) {
+	out := new(CreatePVEContainerTermProxyResult)
+	if err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/lxc/{vmid}/termproxy", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CreatePVEContainerTermProxyResult is the result of [Client.CreatePVEContainerTermProxy].
+type CreatePVEContainerTermProxyResult struct {
+	Port int64  `json:"port"`
+	User string `json:"user"`
+}
+
+// GetPVEContainerVNCWebSocketParams are the parameters of [Client.GetPVEContainerVNCWebSocket].
+type GetPVEContainerVNCWebSocketParams struct {
+	Remote    string `json:"remote"` // 2 to 32 characters.
+	VMID      int64  `json:"vmid"`   // At least 1.
+	Port      int64  `json:"port"`
+	VNCTicket string `json:"vncticket"`
+}
+
+// GetPVEContainerVNCWebSocket calls GET /pve/remotes/{remote}/lxc/{vmid}/vncwebsocket. The caller
+// closes the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+//
+//api:operation GET /pve/remotes/{remote}/lxc/{vmid}/vncwebsocket
+func (c *Client) GetPVEContainerVNCWebSocket(ctx context.Context, p GetPVEContainerVNCWebSocketParams) (net.Conn, error) {
+	return c.rest.WebSocket(ctx, "/pve/remotes/{remote}/lxc/{vmid}/vncwebsocket", &p)
+}
+
+// ListPVENodesParams are the parameters of [Client.ListPVENodes].
+type ListPVENodesParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+}
+
+// ListPVENodes calls GET /pve/remotes/{remote}/nodes. Needs Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes
+func (c *Client) ListPVENodes(ctx context.Context, p ListPVENodesParams) ([]PVENodeListItem, error) {
+	var out []PVENodeListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes", &p, &out)
+	return out, err
+}
+
+// PVENodeListItem is an element of the result of [Client.ListPVENodes].
+type PVENodeListItem struct {
+	Node           string   `json:"node"`
+	Status         string   `json:"status"` // One of unknown, online, offline.
+	CPU            *float64 `json:"cpu,omitempty"`
+	Level          *string  `json:"level,omitempty"`
+	MaxCPU         *int64   `json:"maxcpu,omitempty"`
+	MaxMem         *uint64  `json:"maxmem,omitempty"` // Bytes.
+	Mem            *uint64  `json:"mem,omitempty"`    // Bytes.
+	SSLFingerprint *string  `json:"ssl_fingerprint,omitempty"`
+	Uptime         *int64   `json:"uptime,omitempty"`
+}
+
+// GetPVENodeIndexParams are the parameters of [Client.GetPVENodeIndex].
+type GetPVENodeIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+}
+
+// GetPVENodeIndex calls GET /pve/remotes/{remote}/nodes/{node}. Open to every authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}
+func (c *Client) GetPVENodeIndex(ctx context.Context, p GetPVENodeIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}", &p, &out)
+	return out, err
+}
+
+// GetPVENodeAPTIndexParams are the parameters of [Client.GetPVENodeAPTIndex].
+type GetPVENodeAPTIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+}
+
+// GetPVENodeAPTIndex calls GET /pve/remotes/{remote}/nodes/{node}/apt. Open to every authenticated
+// user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/apt
+func (c *Client) GetPVENodeAPTIndex(ctx context.Context, p GetPVENodeAPTIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt", &p, &out)
+	return out, err
+}
+
+// GetPVENodeAPTChangelogParams are the parameters of [Client.GetPVENodeAPTChangelog].
+type GetPVENodeAPTChangelogParams struct {
+	Remote  string  `json:"remote"` // 2 to 32 characters.
+	Node    string  `json:"node"`
+	Name    string  `json:"name"`
+	Version *string `json:"version,omitempty"`
+}
+
+// GetPVENodeAPTChangelog calls GET /pve/remotes/{remote}/nodes/{node}/apt/changelog. Needs
+// Resource.Modify on /resource/{remote}/node/{node}/system.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/apt/changelog
+func (c *Client) GetPVENodeAPTChangelog(ctx context.Context, p GetPVENodeAPTChangelogParams) (string, error) {
+	var out string
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/changelog", &p, &out)
+	return out, err
+}
+
+// GetPVENodeAPTRepositoriesParams are the parameters of [Client.GetPVENodeAPTRepositories].
+type GetPVENodeAPTRepositoriesParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeAPTRepositories calls GET /pve/remotes/{remote}/nodes/{node}/apt/repositories. Needs
+// Resource.Audit on /resource/{remote}/node/{node}/system.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/apt/repositories
+func (c *Client) GetPVENodeAPTRepositories(ctx context.Context, p GetPVENodeAPTRepositoriesParams) (*APTRepositories, error) {
+	out := new(APTRepositories)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/repositories", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ListPVENodeAPTUpdatesParams are the parameters of [Client.ListPVENodeAPTUpdates].
+type ListPVENodeAPTUpdatesParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// ListPVENodeAPTUpdates calls GET /pve/remotes/{remote}/nodes/{node}/apt/update. Needs Resource.Modify
+// on /resource/{remote}/node/{node}/system.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/apt/update
+func (c *Client) ListPVENodeAPTUpdates(ctx context.Context, p ListPVENodeAPTUpdatesParams) ([]APTPackage, error) {
+	var out []APTPackage
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
+	return out, err
+}
+
+// CreatePVENodeAPTUpdateParams are the parameters of [Client.CreatePVENodeAPTUpdate].
+type CreatePVENodeAPTUpdateParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// CreatePVENodeAPTUpdate calls POST /pve/remotes/{remote}/nodes/{node}/apt/update. The result names
+// the task that does the work. Needs Resource.Modify on /resource/{remote}/node/{node}/system.
+//
+//api:operation POST /pve/remotes/{remote}/nodes/{node}/apt/update
+func (c *Client) CreatePVENodeAPTUpdate(ctx context.Context, p CreatePVENodeAPTUpdateParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/nodes/{node}/apt/update", &p, &out)
+	return out, err
+}
+
+// GetPVENodeConfigParams are the parameters of [Client.GetPVENodeConfig].
+type GetPVENodeConfigParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeConfig calls GET /pve/remotes/{remote}/nodes/{node}/config. The API description does not
+// tell what the result holds. Needs Resource.Audit on /resource/{remote}/node/{node}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/config
+func (c *Client) GetPVENodeConfig(ctx context.Context, p GetPVENodeConfigParams) (json.RawMessage, error) {
+	var out json.RawMessage
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/config", &p, &out)
+	return out, err
+}
+
+// GetPVENodeFirewallIndexParams are the parameters of [Client.GetPVENodeFirewallIndex].
+type GetPVENodeFirewallIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+}
+
+// GetPVENodeFirewallIndex calls GET /pve/remotes/{remote}/nodes/{node}/firewall. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall
+func (c *Client) GetPVENodeFirewallIndex(ctx context.Context, p GetPVENodeFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall", &p, &out)
+	return out, err
+}
+
+// GetPVENodeFirewallOptionsParams are the parameters of [Client.GetPVENodeFirewallOptions].
+type GetPVENodeFirewallOptionsParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeFirewallOptions calls GET /pve/remotes/{remote}/nodes/{node}/firewall/options. Needs
+// Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall/options
+func (c *Client) GetPVENodeFirewallOptions(ctx context.Context, p GetPVENodeFirewallOptionsParams) (*PVENodeFirewallOptions, error) {
+	out := new(PVENodeFirewallOptions)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall/options", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVENodeFirewallOptions is the result of [Client.GetPVENodeFirewallOptions].
+type PVENodeFirewallOptions struct {
+	Enable *bool `json:"enable,omitempty"` // Default true.
+	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelForward                  *string  `json:"log_level_forward,omitempty"`
+	LogLevelIn                       *string  `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelOut                      *string  `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogNFConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
+	NFConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool    `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool    `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
+	ProtectionSynFlood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
+	ProtectionSynFloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
+	ProtectionSynFloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
+	SmurfLogLevel                    *string  `json:"smurf_log_level,omitempty"`                      // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlags                         *bool    `json:"tcpflags,omitempty"`                             // Default false.
+	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlagsLogLevel *string `json:"tcp_flags_log_level,omitempty"`
+}
+
+// UpdatePVENodeFirewallOptionsParams are the parameters of [Client.UpdatePVENodeFirewallOptions].
+type UpdatePVENodeFirewallOptionsParams struct {
+	Remote string   `json:"remote"` // 2 to 32 characters.
+	Node   string   `json:"node"`
+	Delete []string `json:"delete,omitempty"`
+	Digest *string  `json:"digest,omitempty"` // At most 64 characters.
+	Enable *bool    `json:"enable,omitempty"` // Default true.
+	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelForward                  *string  `json:"log_level_forward,omitempty"`
+	LogLevelIn                       *string  `json:"log_level_in,omitempty"`               // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelOut                      *string  `json:"log_level_out,omitempty"`              // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogNFConntrack                   *bool    `json:"log_nf_conntrack,omitempty"`           // Default false.
+	NFConntrackAllowInvalid          *bool    `json:"nf_conntrack_allow_invalid,omitempty"` // Default false.
+	NFConntrackHelpers               []string `json:"nf_conntrack_helpers,omitempty" px:"list"`
+	NFConntrackMax                   *int64   `json:"nf_conntrack_max,omitempty"`                     // At least 32768. Default 262144.
+	NFConntrackTCPTimeoutEstablished *int64   `json:"nf_conntrack_tcp_timeout_established,omitempty"` // At least 7875. Default 432000.
+	NFConntrackTCPTimeoutSYNRecv     *int64   `json:"nf_conntrack_tcp_timeout_syn_recv,omitempty"`    // 30 to 60. Default 60.
+	NFTables                         *bool    `json:"nftables,omitempty"`                             // Default false.
+	Ndp                              *bool    `json:"ndp,omitempty"`                                  // Default true.
+	NoSmurfs                         *bool    `json:"nosmurfs,omitempty"`                             // Default false.
+	ProtectionSynFlood               *bool    `json:"protection_synflood,omitempty"`                  // Default false.
+	ProtectionSynFloodBurst          *int64   `json:"protection_synflood_burst,omitempty"`            // Default 1000.
+	ProtectionSynFloodRate           *int64   `json:"protection_synflood_rate,omitempty"`             // Default 200.
+	SmurfLogLevel                    *string  `json:"smurf_log_level,omitempty"`                      // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlags                         *bool    `json:"tcpflags,omitempty"`                             // Default false.
+	// One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	TCPFlagsLogLevel *string `json:"tcp_flags_log_level,omitempty"`
+}
+
+// UpdatePVENodeFirewallOptions calls PUT /pve/remotes/{remote}/nodes/{node}/firewall/options. Needs
+// Resource.Modify on /resource/{remote}.
+//
+//api:operation PUT /pve/remotes/{remote}/nodes/{node}/firewall/options
+func (c *Client) UpdatePVENodeFirewallOptions(ctx context.Context, p UpdatePVENodeFirewallOptionsParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/nodes/{node}/firewall/options", &p, nil)
+}
+
+// ListPVENodeFirewallRulesParams are the parameters of [Client.ListPVENodeFirewallRules].
+type ListPVENodeFirewallRulesParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// ListPVENodeFirewallRules calls GET /pve/remotes/{remote}/nodes/{node}/firewall/rules. Needs
+// Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall/rules
+func (c *Client) ListPVENodeFirewallRules(ctx context.Context, p ListPVENodeFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall/rules", &p, &out)
+	return out, err
+}
+
+// GetPVENodeFirewallStatusParams are the parameters of [Client.GetPVENodeFirewallStatus].
+type GetPVENodeFirewallStatusParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeFirewallStatus calls GET /pve/remotes/{remote}/nodes/{node}/firewall/status. Needs
+// Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/firewall/status
+func (c *Client) GetPVENodeFirewallStatus(ctx context.Context, p GetPVENodeFirewallStatusParams) (*PVENodeFirewallStatus, error) {
+	out := new(PVENodeFirewallStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/firewall/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ListPVENodeNetworksParams are the parameters of [Client.ListPVENodeNetworks].
+type ListPVENodeNetworksParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+	// One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort,
+	// vnet, any_bridge, any_local_bridge, include_sdn.
+	InterfaceType *string `json:"interface-type,omitempty"`
+}
+
+// ListPVENodeNetworks calls GET /pve/remotes/{remote}/nodes/{node}/network. Needs Resource.Audit on
+// /resource/{remote}/node/{node}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/network
+func (c *Client) ListPVENodeNetworks(ctx context.Context, p ListPVENodeNetworksParams) ([]PVENodeNetworkListItem, error) {
+	var out []PVENodeNetworkListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/network", &p, &out)
+	return out, err
+}
+
+// PVENodeNetworkListItem is an element of the result of [Client.ListPVENodeNetworks].
+type PVENodeNetworkListItem struct {
+	Iface     string  `json:"iface"`            // 2 to 20 characters.
+	Type      string  `json:"type"`             // One of bridge, bond, eth, alias, vlan, fabric, OVSBridge, OVSBond, OVSPort, OVSIntPort, vnet, unknown.
+	Active    *bool   `json:"active,omitempty"` // Default false.
+	Address   *string `json:"address,omitempty"`
+	Address6  *string `json:"address6,omitempty"`
+	Autostart *bool   `json:"autostart,omitempty"` // Default false.
+	// One of balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb,
+	// balance-alb, balance-slb, lacp-balance-slb, lacp-balance-tcp.
+	BondMode             *string  `json:"bond_mode,omitempty"`
+	BondPrimary          *string  `json:"bond-primary,omitempty"`
+	BondXmitHashPolicy   *string  `json:"bond_xmit_hash_policy,omitempty"`  // One of layer2, layer2+3, layer3+4.
+	BridgeARPNDSuppress  *bool    `json:"bridge-arp-nd-suppress,omitempty"` // Default false.
+	BridgeAccess         *int64   `json:"bridge-access,omitempty"`
+	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`        // Default false.
+	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"` // Default false.
+	BridgePorts          *string  `json:"bridge_ports,omitempty"`
+	BridgeUnicastFlood   *bool    `json:"bridge-unicast-flood,omitempty"` // Default false.
+	BridgeVIDs           *string  `json:"bridge_vids,omitempty"`
+	BridgeVLANAware      *bool    `json:"bridge_vlan_aware,omitempty"` // Default false.
+	CIDR                 *string  `json:"cidr,omitempty"`
+	CIDR6                *string  `json:"cidr6,omitempty"`
+	Comments             *string  `json:"comments,omitempty"`
+	Comments6            *string  `json:"comments6,omitempty"`
+	Exists               *bool    `json:"exists,omitempty"`   // Default false.
+	Families             []string `json:"families,omitempty"` // Any of inet, inet6.
+	Gateway              *string  `json:"gateway,omitempty"`
+	Gateway6             *string  `json:"gateway6,omitempty"`
+	LinkType             *string  `json:"link-type,omitempty"`
+	MTU                  *int64   `json:"mtu,omitempty"`     // 1280 to 65520.
+	Method               *string  `json:"method,omitempty"`  // One of loopback, dhcp, manual, static, auto.
+	Method6              *string  `json:"method6,omitempty"` // One of loopback, dhcp, manual, static, auto.
+	Netmask              *string  `json:"netmask,omitempty"`
+	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128.
+	OVSBonds             *string  `json:"ovs_bonds,omitempty"`
+	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
+	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
+	OVSPorts             *string  `json:"ovs_ports,omitempty"`
+	OVSTag               *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
+	Options              []string `json:"options,omitempty"`
+	Options6             []string `json:"options6,omitempty"`
+	Priority             *int64   `json:"priority,omitempty"`
+	Slaves               *string  `json:"slaves,omitempty"`
+	UplinkID             *string  `json:"uplink-id,omitempty"`
+	VLANID               *int64   `json:"vlan-id,omitempty"`       // 1 to 4094.
+	VLANProtocol         *string  `json:"vlan-protocol,omitempty"` // One of 802.1ad, 802.1q.
+	VLANRawDevice        *string  `json:"vlan-raw-device,omitempty"`
+	VXLANID              *int64   `json:"vxlan-id,omitempty"`
+	VXLANLocalTunnelIP   *string  `json:"vxlan-local-tunnelip,omitempty"`
+	VXLANPhysDev         *string  `json:"vxlan-physdev,omitempty"`
+	VXLANSvcNodeIP       *string  `json:"vxlan-svcnodeip,omitempty"`
+}
+
+// ListPVENodeRRDDataParams are the parameters of [Client.ListPVENodeRRDData].
+type ListPVENodeRRDDataParams struct {
+	Remote    string `json:"remote"` // 2 to 32 characters.
+	Node      string `json:"node"`
+	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+}
+
+// ListPVENodeRRDData calls GET /pve/remotes/{remote}/nodes/{node}/rrddata. Needs Resource.Audit on
+// /resource/{remote}/node/{node}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/rrddata
+func (c *Client) ListPVENodeRRDData(ctx context.Context, p ListPVENodeRRDDataParams) ([]PVENodeRRDDataListItem, error) {
+	var out []PVENodeRRDDataListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/rrddata", &p, &out)
+	return out, err
+}
+
+// PVENodeRRDDataListItem is an element of the result of [Client.ListPVENodeRRDData].
+type PVENodeRRDDataListItem struct {
+	Time       int64    `json:"time"` // At least 0.
+	CPUAvg1    *float64 `json:"cpu-avg1,omitempty"`
+	CPUAvg15   *float64 `json:"cpu-avg15,omitempty"`
+	CPUAvg5    *float64 `json:"cpu-avg5,omitempty"`
+	CPUCurrent *float64 `json:"cpu-current,omitempty"`
+	CPUIOWait  *float64 `json:"cpu-iowait,omitempty"`
+	CPUMax     *float64 `json:"cpu-max,omitempty"`
+	DiskTotal  *float64 `json:"disk-total,omitempty"`
+	DiskUsed   *float64 `json:"disk-used,omitempty"`
+	MemTotal   *float64 `json:"mem-total,omitempty"`
+	MemUsed    *float64 `json:"mem-used,omitempty"`
+	NetIn      *float64 `json:"net-in,omitempty"`
+	NetOut     *float64 `json:"net-out,omitempty"`
+	SwapTotal  *float64 `json:"swap-total,omitempty"`
+	SwapUsed   *float64 `json:"swap-used,omitempty"`
+	Uptime     *float64 `json:"uptime,omitempty"`
+}
+
+// GetPVENodeSDNIndexParams are the parameters of [Client.GetPVENodeSDNIndex].
+type GetPVENodeSDNIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+}
+
+// GetPVENodeSDNIndex calls GET /pve/remotes/{remote}/nodes/{node}/sdn. Open to every authenticated
+// user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn
+func (c *Client) GetPVENodeSDNIndex(ctx context.Context, p GetPVENodeSDNIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn", &p, &out)
+	return out, err
+}
+
+// GetPVENodeSDNVNetIndexParams are the parameters of [Client.GetPVENodeSDNVNetIndex].
+type GetPVENodeSDNVNetIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+	VNet   string `json:"vnet"`
+}
+
+// GetPVENodeSDNVNetIndex calls GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}
+func (c *Client) GetPVENodeSDNVNetIndex(ctx context.Context, p GetPVENodeSDNVNetIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}", &p, &out)
+	return out, err
+}
+
+// GetPVENodeSDNVNetMACVRFParams are the parameters of [Client.GetPVENodeSDNVNetMACVRF].
+type GetPVENodeSDNVNetMACVRFParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+	VNet   string `json:"vnet"`
+}
+
+// GetPVENodeSDNVNetMACVRF calls GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}/mac-vrf. Needs
+// root@pam.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}/mac-vrf
+func (c *Client) GetPVENodeSDNVNetMACVRF(ctx context.Context, p GetPVENodeSDNVNetMACVRFParams) (*SDNVNetMACVRFEntry, error) {
+	out := new(SDNVNetMACVRFEntry)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/vnets/{vnet}/mac-vrf", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GetPVENodeSDNZoneIndexParams are the parameters of [Client.GetPVENodeSDNZoneIndex].
+type GetPVENodeSDNZoneIndexParams struct {
+	Remote string `json:"remote"`
+	Node   string `json:"node"`
+	Zone   string `json:"zone"`
+}
+
+// GetPVENodeSDNZoneIndex calls GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}
+func (c *Client) GetPVENodeSDNZoneIndex(ctx context.Context, p GetPVENodeSDNZoneIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}", &p, &out)
+	return out, err
+}
+
+// GetPVENodeSDNZoneIPVRFParams are the parameters of [Client.GetPVENodeSDNZoneIPVRF].
+type GetPVENodeSDNZoneIPVRFParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+	Zone   string `json:"zone"`
+}
+
+// GetPVENodeSDNZoneIPVRF calls GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}/ip-vrf. Needs
+// root@pam.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}/ip-vrf
+func (c *Client) GetPVENodeSDNZoneIPVRF(ctx context.Context, p GetPVENodeSDNZoneIPVRFParams) (*SDNZoneIPVRFEntry, error) {
+	out := new(SDNZoneIPVRFEntry)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/sdn/zones/{zone}/ip-vrf", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GetPVENodeStatusParams are the parameters of [Client.GetPVENodeStatus].
+type GetPVENodeStatusParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeStatus calls GET /pve/remotes/{remote}/nodes/{node}/status. Needs Resource.Audit on
+// /resource/{remote}/node/{node}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/status
+func (c *Client) GetPVENodeStatus(ctx context.Context, p GetPVENodeStatusParams) (*PVENodeStatus, error) {
+	out := new(PVENodeStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVENodeCPU is part of the result of [Client.GetPVENodeStatus].
+type PVENodeCPU struct {
+	CPUs    int64  `json:"cpus"`
+	Cores   int64  `json:"cores"`
+	Model   string `json:"model"`
+	Sockets int64  `json:"sockets"`
+}
+
+// PVENodeMemory is part of the result of [Client.GetPVENodeStatus].
+type PVENodeMemory struct {
+	Free      uint64  `json:"free"`                // Bytes.
+	Total     uint64  `json:"total"`               // Bytes.
+	Used      uint64  `json:"used"`                // Bytes.
+	Available *uint64 `json:"available,omitempty"` // Bytes.
+}
+
+// PVENodeRootFS is part of the result of [Client.GetPVENodeStatus].
+type PVENodeRootFS struct {
+	Avail uint64 `json:"avail"` // Bytes.
+	Free  uint64 `json:"free"`  // Bytes.
+	Total uint64 `json:"total"` // Bytes.
+	Used  uint64 `json:"used"`  // Bytes.
+}
+
+// PVENodeStatus is the result of [Client.GetPVENodeStatus].
+type PVENodeStatus struct {
+	BootInfo      PVENodeStatusBootInfo `json:"boot-info"`
+	CPU           float64               `json:"cpu"`
+	CPUInfo       PVENodeCPU            `json:"cpuinfo"`
+	CurrentKernel KernelVersion         `json:"current-kernel"`
+	LoadAvg       []string              `json:"loadavg"`
+	Memory        PVENodeMemory         `json:"memory"`
+	PVEVersion    string                `json:"pveversion"`
+	RootFS        PVENodeRootFS         `json:"rootfs"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// PVENodeStatusBootInfo is part of the result of [Client.GetPVENodeStatus].
+type PVENodeStatusBootInfo struct {
+	Mode       string `json:"mode"`                 // One of efi, legacy-bios.
+	SecureBoot *bool  `json:"secureboot,omitempty"` // Default false.
+}
+
+// ListPVENodeStoragesParams are the parameters of [Client.ListPVENodeStorages].
+type ListPVENodeStoragesParams struct {
+	Remote  string   `json:"remote"` // 2 to 32 characters.
+	Node    string   `json:"node"`
+	Content []string `json:"content,omitempty"` // Any of backup, images, import, iso, none, rootdir, snippets, vztmpl.
+	Enabled *bool    `json:"enabled,omitempty"`
+	Format  *bool    `json:"format,omitempty"`
+	Storage *string  `json:"storage,omitempty"`
+	Target  *string  `json:"target,omitempty"`
+}
+
+// ListPVENodeStorages calls GET /pve/remotes/{remote}/nodes/{node}/storage. Needs Resource.Audit on
+// /resource/{remote}/node/{node}. The server checks more.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/storage
+func (c *Client) ListPVENodeStorages(ctx context.Context, p ListPVENodeStoragesParams) ([]PVENodeStorageListItem, error) {
+	var out []PVENodeStorageListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/storage", &p, &out)
+	return out, err
+}
+
+// PVENodeStorageListItem is an element of the result of [Client.ListPVENodeStorages].
+type PVENodeStorageListItem struct {
+	Content        []string                       `json:"content" px:"list"`
+	Storage        string                         `json:"storage"`
+	Type           string                         `json:"type"`
+	Active         *bool                          `json:"active,omitempty"`  // Default false.
+	Avail          *uint64                        `json:"avail,omitempty"`   // Bytes.
+	Enabled        *bool                          `json:"enabled,omitempty"` // Default false.
+	Formats        *PVENodeStorageListItemFormats `json:"formats,omitempty"`
+	SelectExisting *bool                          `json:"select_existing,omitempty"` // Default false.
+	Shared         *bool                          `json:"shared,omitempty"`          // Default false.
+	Total          *uint64                        `json:"total,omitempty"`           // Bytes.
+	Used           *uint64                        `json:"used,omitempty"`            // Bytes.
+	UsedFraction   *float64                       `json:"used_fraction,omitempty"`
+}
+
+// PVENodeStorageListItemFormats is part of the result of [Client.ListPVENodeStorages].
+type PVENodeStorageListItemFormats struct {
+	Default   string   `json:"default"`   // One of qcow2, raw, subvol, vmdk.
+	Supported []string `json:"supported"` // Any of qcow2, raw, subvol, vmdk.
+}
+
+// GetPVENodeStorageIndexParams are the parameters of [Client.GetPVENodeStorageIndex].
+type GetPVENodeStorageIndexParams struct {
+	Remote  string `json:"remote"`
+	Node    string `json:"node"`
+	Storage string `json:"storage"`
+}
+
+// GetPVENodeStorageIndex calls GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}
+func (c *Client) GetPVENodeStorageIndex(ctx context.Context, p GetPVENodeStorageIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/storage/{storage}", &p, &out)
+	return out, err
+}
+
+// ListPVENodeStorageRRDDataParams are the parameters of [Client.ListPVENodeStorageRRDData].
+type ListPVENodeStorageRRDDataParams struct {
+	Remote    string `json:"remote"` // 2 to 32 characters.
+	Node      string `json:"node"`
+	Storage   string `json:"storage"`
+	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+}
+
+// ListPVENodeStorageRRDData calls GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}/rrddata.
+// Needs Resource.Audit on /resource/{remote}/storage/{storage}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}/rrddata
+func (c *Client) ListPVENodeStorageRRDData(ctx context.Context, p ListPVENodeStorageRRDDataParams) ([]PVENodeStorageRRDDataListItem, error) {
+	var out []PVENodeStorageRRDDataListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/storage/{storage}/rrddata", &p, &out)
+	return out, err
+}
+
+// PVENodeStorageRRDDataListItem is an element of the result of [Client.ListPVENodeStorageRRDData].
+type PVENodeStorageRRDDataListItem struct {
+	Time      int64    `json:"time"` // At least 0.
+	DiskTotal *float64 `json:"disk-total,omitempty"`
+	DiskUsed  *float64 `json:"disk-used,omitempty"`
+}
+
+// GetPVENodeStorageStatusParams are the parameters of [Client.GetPVENodeStorageStatus].
+type GetPVENodeStorageStatusParams struct {
+	Remote  string `json:"remote"` // 2 to 32 characters.
+	Node    string `json:"node"`
+	Storage string `json:"storage"`
+}
+
+// GetPVENodeStorageStatus calls GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}/status. Needs
+// Resource.Audit on /resource/{remote}/storage/{storage}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/storage/{storage}/status
+func (c *Client) GetPVENodeStorageStatus(ctx context.Context, p GetPVENodeStorageStatusParams) (*PVENodeStorageStatus, error) {
+	out := new(PVENodeStorageStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/storage/{storage}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVENodeStorageStatus is the result of [Client.GetPVENodeStorageStatus].
+type PVENodeStorageStatus struct {
+	Content []string `json:"content" px:"list"`
+	Type    string   `json:"type"`
+	Active  *bool    `json:"active,omitempty"`  // Default false.
+	Avail   *uint64  `json:"avail,omitempty"`   // Bytes.
+	Enabled *bool    `json:"enabled,omitempty"` // Default false.
+	Shared  *bool    `json:"shared,omitempty"`  // Default false.
+	Total   *uint64  `json:"total,omitempty"`   // Bytes.
+	Used    *uint64  `json:"used,omitempty"`    // Bytes.
+}
+
+// GetPVENodeSubscriptionParams are the parameters of [Client.GetPVENodeSubscription].
+type GetPVENodeSubscriptionParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// GetPVENodeSubscription calls GET /pve/remotes/{remote}/nodes/{node}/subscription. Needs
+// Resource.Audit on /resource/{remote}/node/{node}.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/subscription
+func (c *Client) GetPVENodeSubscription(ctx context.Context, p GetPVENodeSubscriptionParams) (*PVENodeStatus, error) {
+	out := new(PVENodeStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/nodes/{node}/subscription", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CreatePVENodeTermProxyParams are the parameters of [Client.CreatePVENodeTermProxy].
+type CreatePVENodeTermProxyParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	Node   string `json:"node"`
+}
+
+// CreatePVENodeTermProxy calls POST /pve/remotes/{remote}/nodes/{node}/termproxy. Needs Sys.Console on
+// /resource/{remote}/node/{node}. The server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/nodes/{node}/termproxy
+func (c *Client) CreatePVENodeTermProxy(ctx context.Context, p CreatePVENodeTermProxyParams) (*TermProxy, error) {
+	out := new(TermProxy)
+	if err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/nodes/{node}/termproxy", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// GetPVENodeVNCWebSocketParams are the parameters of [Client.GetPVENodeVNCWebSocket].
+type GetPVENodeVNCWebSocketParams struct {
+	Remote    string `json:"remote"` // 2 to 32 characters.
+	Node      string `json:"node"`
+	Port      int64  `json:"port"`
+	VNCTicket string `json:"vncticket"`
+}
+
+// GetPVENodeVNCWebSocket calls GET /pve/remotes/{remote}/nodes/{node}/vncwebsocket. The caller closes
+// the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+//
+//api:operation GET /pve/remotes/{remote}/nodes/{node}/vncwebsocket
+func (c *Client) GetPVENodeVNCWebSocket(ctx context.Context, p GetPVENodeVNCWebSocketParams) (net.Conn, error) {
+	return c.rest.WebSocket(ctx, "/pve/remotes/{remote}/nodes/{node}/vncwebsocket", &p)
+}
+
 // GetPVERemoteOptionsParams are the parameters of [Client.GetPVERemoteOptions].
 type GetPVERemoteOptionsParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// GetPVERemoteOptions calls GET /pve/remotes/{remote}/options.
-//
-// The API description does not tell what the result holds. Needs Resource.Audit on /resource/{remote}.
+// GetPVERemoteOptions calls GET /pve/remotes/{remote}/options. The API description does not tell what
+// the result holds. Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/options
 func (c *Client) GetPVERemoteOptions(ctx context.Context, p GetPVERemoteOptionsParams) (json.RawMessage, error) {
@@ -106,15 +1745,1559 @@ func (c *Client) GetPVERemoteOptions(ctx context.Context, p GetPVERemoteOptionsP
 	return out, err
 }
 
+// ListPVEVMsParams are the parameters of [Client.ListPVEVMs].
+type ListPVEVMsParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEVMs calls GET /pve/remotes/{remote}/qemu. Needs Resource.Audit on /resource/{remote}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu
+func (c *Client) ListPVEVMs(ctx context.Context, p ListPVEVMsParams) ([]PVEVMListItem, error) {
+	var out []PVEVMListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu", &p, &out)
+	return out, err
+}
+
+// PVEVMListItem is an element of the result of [Client.ListPVEVMs].
+type PVEVMListItem struct {
+	Status             string   `json:"status"` // One of running, stopped.
+	VMID               int64    `json:"vmid"`   // 100 to 999999999.
+	CPU                *float64 `json:"cpu,omitempty"`
+	CPUs               *float64 `json:"cpus,omitempty"`
+	DiskRead           *uint64  `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64  `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string  `json:"lock,omitempty"`
+	MaxDisk            *uint64  `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64  `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *uint64  `json:"mem,omitempty"`     // Bytes.
+	MemHost            *uint64  `json:"memhost,omitempty"` // Bytes.
+	Name               *string  `json:"name,omitempty"`
+	NetIn              *uint64  `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64  `json:"netout,omitempty"` // Bytes.
+	PID                *int64   `json:"pid,omitempty"`
+	PressureCPUFull    *float64 `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64 `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64 `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64 `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64 `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64 `json:"pressurememorysome,omitempty"`
+	QMPStatus          *string  `json:"qmpstatus,omitempty"`
+	RunningMachine     *string  `json:"running-machine,omitempty"`
+	RunningQEMU        *string  `json:"running-qemu,omitempty"`
+	Serial             *bool    `json:"serial,omitempty"` // Default false.
+	Tags               []string `json:"tags,omitempty" px:"list"`
+	Template           *bool    `json:"template,omitempty"` // Default false.
+	Uptime             *int64   `json:"uptime,omitempty"`
+}
+
+// GetPVEVMIndexParams are the parameters of [Client.GetPVEVMIndex].
+type GetPVEVMIndexParams struct {
+	Remote string `json:"remote"`
+	VMID   string `json:"vmid"`
+}
+
+// GetPVEVMIndex calls GET /pve/remotes/{remote}/qemu/{vmid}. Open to every authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}
+func (c *Client) GetPVEVMIndex(ctx context.Context, p GetPVEVMIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}", &p, &out)
+	return out, err
+}
+
+// GetPVEVMConfigParams are the parameters of [Client.GetPVEVMConfig].
+type GetPVEVMConfigParams struct {
+	Remote   string  `json:"remote"` // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`   // At least 1.
+	State    string  `json:"state"`  // One of pending, active. Default pending.
+	Node     *string `json:"node,omitempty"`
+	Snapshot *string `json:"snapshot,omitempty"` // At most 40 characters.
+}
+
+// GetPVEVMConfig calls GET /pve/remotes/{remote}/qemu/{vmid}/config. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/config
+func (c *Client) GetPVEVMConfig(ctx context.Context, p GetPVEVMConfigParams) (*PVEVMConfig, error) {
+	out := new(PVEVMConfig)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/config", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEVMConfig is the result of [Client.GetPVEVMConfig].
+type PVEVMConfig struct {
+	Digest        string                      `json:"digest"`
+	ACPI          *bool                       `json:"acpi,omitempty"` // Default true.
+	Affinity      *string                     `json:"affinity,omitempty"`
+	Agent         *PVEVMConfigAgent           `json:"agent,omitempty"`
+	AllowKSM      *bool                       `json:"allow-ksm,omitempty"` // Default true.
+	AmdSEV        *PVEVMConfigAmdSEV          `json:"amd-sev,omitempty"`
+	Arch          *string                     `json:"arch,omitempty"` // One of x86_64, aarch64. Default x86_64.
+	Args          *string                     `json:"args,omitempty"`
+	Audio0        *PVEVMConfigAudio0          `json:"audio0,omitempty"`
+	Autostart     *bool                       `json:"autostart,omitempty"` // Default false.
+	BIOS          *string                     `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
+	Balloon       *int64                      `json:"balloon,omitempty"`   // At least 0.
+	Boot          *PVEVMConfigBoot            `json:"boot,omitempty"`
+	BootDisk      *string                     `json:"bootdisk,omitempty"`
+	CDROM         *PVEVMDisk                  `json:"cdrom,omitempty"`
+	CICustom      *PVEVMConfigCICustom        `json:"cicustom,omitempty"`
+	CIPassword    *string                     `json:"cipassword,omitempty"`
+	CIType        *string                     `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
+	CIUpgrade     *bool                       `json:"ciupgrade,omitempty"` // Default true.
+	CIUser        *string                     `json:"ciuser,omitempty"`
+	CPU           *PVEVMConfigCPU             `json:"cpu,omitempty"`
+	CPULimit      *float64                    `json:"cpulimit,omitempty"`    // 0 to 128. Default 0.
+	CPUUnits      *int64                      `json:"cpuunits,omitempty"`    // 1 to 262144. Default 1024.
+	Cores         *int64                      `json:"cores,omitempty"`       // At least 1. Default 1.
+	Description   *string                     `json:"description,omitempty"` // At most 8192 characters.
+	EFIDisk0      *PVEVMConfigEFIDisk0        `json:"efidisk0,omitempty"`
+	Freeze        *bool                       `json:"freeze,omitempty"` // Default false.
+	Hookscript    *string                     `json:"hookscript,omitempty"`
+	HostPCI       map[int]PVEVMConfigHostPCI  `json:"hostpci[n],omitempty"`  // hostpci0 to hostpci15.
+	Hotplug       *string                     `json:"hotplug,omitempty"`     // Default network,disk,usb.
+	Hugepages     *string                     `json:"hugepages,omitempty"`   // One of any, 2, 1024.
+	IDE           map[int]PVEVMDisk           `json:"ide[n],omitempty"`      // ide0 to ide3.
+	IPConfig      map[int]PVEVMConfigIPConfig `json:"ipconfig[n],omitempty"` // ipconfig0 to ipconfig31.
+	IVShMem       *PVEVMConfigIVShMem         `json:"ivshmem,omitempty"`
+	IntelTDX      *PVEVMConfigIntelTDX        `json:"intel-tdx,omitempty"`
+	KVM           *bool                       `json:"kvm,omitempty"`           // Default true.
+	KeepHugepages *bool                       `json:"keephugepages,omitempty"` // Default false.
+	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
+	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
+	Keyboard        *string                      `json:"keyboard,omitempty"`
+	LocalTime       *bool                        `json:"localtime,omitempty"` // Default false.
+	Lock            *string                      `json:"lock,omitempty"`      // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
+	Machine         *PVEVMMachine                `json:"machine,omitempty"`
+	Memory          *PVEVMConfigMemory           `json:"memory,omitempty"`
+	Meta            *PVEVMConfigMeta             `json:"meta,omitempty"`
+	MigrateDowntime *float64                     `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
+	MigrateSpeed    *int64                       `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
+	NUMA            *bool                        `json:"numa,omitempty"`             // Default false.
+	NUMAArray       map[int]PVEVMConfigNUMAArray `json:"numa_array[n],omitempty"`    // numa_array0 to numa_array7.
+	Name            *string                      `json:"name,omitempty"`
+	Nameserver      *string                      `json:"nameserver,omitempty"`
+	Net             map[int]PVEVMConfigNet       `json:"net[n],omitempty"` // net0 to net31.
+	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
+	// Default other.
+	OSType             *string                       `json:"ostype,omitempty"`
+	OnBoot             *bool                         `json:"onboot,omitempty"`      // Default false.
+	Parallel           map[int]string                `json:"parallel[n],omitempty"` // parallel0 to parallel2.
+	Parent             *string                       `json:"parent,omitempty"`      // At most 40 characters.
+	Protection         *bool                         `json:"protection,omitempty"`  // Default false.
+	RNG0               *PVEVMConfigRNG0              `json:"rng0,omitempty"`
+	Reboot             *bool                         `json:"reboot,omitempty"` // Default true.
+	RunningCPU         *string                       `json:"runningcpu,omitempty"`
+	RunningMachine     *PVEVMMachine                 `json:"runningmachine,omitempty"`
+	RunningNetsHostMTU *string                       `json:"running-nets-host-mtu,omitempty"`
+	SATA               map[int]PVEVMDisk             `json:"sata[n],omitempty"` // sata0 to sata5.
+	SCSI               map[int]PVEVMDisk             `json:"scsi[n],omitempty"` // scsi0 to scsi30.
+	SCSIHW             *string                       `json:"scsihw,omitempty"`  // One of lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi. Default lsi.
+	SMBIOS1            *PVEVMConfigSMBIOS1           `json:"smbios1,omitempty"`
+	SMP                *int64                        `json:"smp,omitempty"` // At least 1. Default 1.
+	SPICEEnhancements  *PVEVMConfigSPICEEnhancements `json:"spice_enhancements,omitempty"`
+	SSHKeys            *string                       `json:"sshkeys,omitempty"`
+	SearchDomain       *string                       `json:"searchdomain,omitempty"`
+	Serial             map[int]string                `json:"serial[n],omitempty"` // serial0 to serial3.
+	Shares             *int64                        `json:"shares,omitempty"`    // 0 to 50000. Default 1000.
+	SnapTime           *int64                        `json:"snaptime,omitempty"`  // At least 0.
+	Sockets            *int64                        `json:"sockets,omitempty"`   // At least 1. Default 1.
+	StartDate          *string                       `json:"startdate,omitempty"` // Default now.
+	Startup            *PVEGuestStartup              `json:"startup,omitempty"`
+	TDF                *bool                         `json:"tdf,omitempty"` // Default false.
+	TPMState0          *PVEVMConfigTPMState0         `json:"tpmstate0,omitempty"`
+	Tablet             *bool                         `json:"tablet,omitempty"` // Default true.
+	Tags               []string                      `json:"tags,omitempty" px:"list"`
+	Template           *bool                         `json:"template,omitempty"`  // Default false.
+	USB                map[int]PVEVMConfigUSB        `json:"usb[n],omitempty"`    // usb0 to usb13.
+	Unused             map[int]PVEVMConfigUnused     `json:"unused[n],omitempty"` // unused0 to unused255.
+	VCPUs              *int64                        `json:"vcpus,omitempty"`     // At least 1. Default 0.
+	VGA                *PVEVMConfigVGA               `json:"vga,omitempty"`
+	VMGenID            *string                       `json:"vmgenid,omitempty"`
+	VMState            *string                       `json:"vmstate,omitempty"`
+	VMStateStorage     *string                       `json:"vmstatestorage,omitempty"`
+	VirtIO             map[int]PVEVMDisk             `json:"virtio[n],omitempty"`   // virtio0 to virtio15.
+	VirtIOFS           map[int]PVEVMConfigVirtIOFS   `json:"virtiofs[n],omitempty"` // virtiofs0 to virtiofs9.
+	Watchdog           *PVEVMConfigWatchdog          `json:"watchdog,omitempty"`
+}
+
+// A PVEVMConfigAgent is a text of keys and values, such as the value of agent. It keeps the text it
+// was read from.
+type PVEVMConfigAgent struct {
+	Enabled           bool    `json:"enabled" px:"default"`          // Default false.
+	FSTrimClonedDisks *bool   `json:"fstrim_cloned_disks,omitempty"` // Default false.
+	FreezeFS          *bool   `json:"freeze-fs,omitempty"`           // Default true.
+	Type              *string `json:"type,omitempty"`                // One of virtio, isa. Default virtio.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigAgent reads the text of a PVEVMConfigAgent.
+func ParsePVEVMConfigAgent(text string) (PVEVMConfigAgent, error) {
+	return parse[PVEVMConfigAgent](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigAgent) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigAgent) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigAgent) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigAgent{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigAmdSEV is a text of keys and values, such as the value of amd-sev. It keeps the text it
+// was read from.
+type PVEVMConfigAmdSEV struct {
+	Type         string `json:"type" px:"default"`        // One of std, es, snp.
+	AllowSMT     *bool  `json:"allow-smt,omitempty"`      // Default true.
+	KernelHashes *bool  `json:"kernel-hashes,omitempty"`  // Default false.
+	NoDebug      *bool  `json:"no-debug,omitempty"`       // Default false.
+	NoKeySharing *bool  `json:"no-key-sharing,omitempty"` // Default false.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigAmdSEV reads the text of a PVEVMConfigAmdSEV.
+func ParsePVEVMConfigAmdSEV(text string) (PVEVMConfigAmdSEV, error) {
+	return parse[PVEVMConfigAmdSEV](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigAmdSEV) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigAmdSEV) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigAmdSEV) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigAmdSEV{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigAudio0 is a text of keys and values, such as the value of audio0. It keeps the text it
+// was read from.
+type PVEVMConfigAudio0 struct {
+	Device string  `json:"device"`           // One of ich9-intel-hda, intel-hda, AC97.
+	Driver *string `json:"driver,omitempty"` // One of spice, none. Default spice.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigAudio0 reads the text of a PVEVMConfigAudio0.
+func ParsePVEVMConfigAudio0(text string) (PVEVMConfigAudio0, error) {
+	return parse[PVEVMConfigAudio0](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigAudio0) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigAudio0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigAudio0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigAudio0{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigBoot is a text of keys and values, such as the value of boot. It keeps the text it was
+// read from.
+type PVEVMConfigBoot struct {
+	Legacy *string `json:"legacy,omitempty" px:"default"` // Default cdn.
+	Order  *string `json:"order,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigBoot reads the text of a PVEVMConfigBoot.
+func ParsePVEVMConfigBoot(text string) (PVEVMConfigBoot, error) { return parse[PVEVMConfigBoot](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigBoot) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigBoot) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigBoot) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigBoot{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigCICustom is a text of keys and values, such as the value of cicustom. It keeps the text
+// it was read from.
+type PVEVMConfigCICustom struct {
+	Meta    *string `json:"meta,omitempty"`
+	Network *string `json:"network,omitempty"`
+	User    *string `json:"user,omitempty"`
+	Vendor  *string `json:"vendor,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigCICustom reads the text of a PVEVMConfigCICustom.
+func ParsePVEVMConfigCICustom(text string) (PVEVMConfigCICustom, error) {
+	return parse[PVEVMConfigCICustom](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigCICustom) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigCICustom) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigCICustom) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigCICustom{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigCPU is a text of keys and values, such as the value of cpu. It keeps the text it was
+// read from.
+type PVEVMConfigCPU struct {
+	CPUType       *string `json:"cputype,omitempty" px:"default"` // Default kvm64.
+	Flags         *string `json:"flags,omitempty"`
+	GuestPhysBits *int64  `json:"guest-phys-bits,omitempty"` // 32 to 64.
+	Hidden        *bool   `json:"hidden,omitempty"`          // Default false.
+	HvVendorID    *string `json:"hv-vendor-id,omitempty"`
+	Level         *int64  `json:"level,omitempty"` // 0 to 4294967295.
+	PhysBits      *string `json:"phys-bits,omitempty"`
+	// One of 486, a64fx, athlon, Broadwell, Broadwell-IBRS, Broadwell-noTSX,
+	// Broadwell-noTSX-IBRS, Cascadelake-Server, Cascadelake-Server-noTSX, Cascadelake-Server-v2,
+	// Cascadelake-Server-v4, Cascadelake-Server-v5, ClearwaterForest, ClearwaterForest-v2,
+	// ClearwaterForest-v3, Conroe, Cooperlake, Cooperlake-v2, core2duo, coreduo, cortex-a35,
+	// cortex-a53, cortex-a55, cortex-a57, cortex-a710, cortex-a72, cortex-a76, cortex-a78ae,
+	// DiamondRapids, EPYC, EPYC-Genoa, EPYC-Genoa-v2, EPYC-IBPB, EPYC-Milan, EPYC-Milan-v2,
+	// EPYC-Milan-v3, EPYC-Rome, EPYC-Rome-v2, EPYC-Rome-v3, EPYC-Rome-v4, EPYC-Rome-v5,
+	// EPYC-Turin, EPYC-v3, EPYC-v4, EPYC-v5, GraniteRapids, GraniteRapids-v2, GraniteRapids-v3,
+	// GraniteRapids-v4, GraniteRapids-v5, Haswell, Haswell-IBRS, Haswell-noTSX,
+	// Haswell-noTSX-IBRS, host, Icelake-Client, Icelake-Client-noTSX, Icelake-Server,
+	// Icelake-Server-noTSX, Icelake-Server-v3, Icelake-Server-v4, Icelake-Server-v5,
+	// Icelake-Server-v6, Icelake-Server-v7, IvyBridge, IvyBridge-IBRS, KnightsMill, kvm32,
+	// kvm64, max, Nehalem, Nehalem-IBRS, neoverse-n1, neoverse-n2, neoverse-v1, Opteron_G1,
+	// Opteron_G2, Opteron_G3, Opteron_G4, Opteron_G5, Penryn, pentium, pentium2, pentium3,
+	// phenom, qemu32, qemu64, SandyBridge, SandyBridge-IBRS, SapphireRapids, SapphireRapids-v2,
+	// SapphireRapids-v3, SapphireRapids-v4, SapphireRapids-v5, SapphireRapids-v6, SierraForest,
+	// SierraForest-v2, SierraForest-v3, SierraForest-v4, SierraForest-v5, Skylake-Client,
+	// Skylake-Client-IBRS, Skylake-Client-noTSX-IBRS, Skylake-Client-v4, Skylake-Server,
+	// Skylake-Server-IBRS, Skylake-Server-noTSX-IBRS, Skylake-Server-v4, Skylake-Server-v5,
+	// Westmere, Westmere-IBRS. Default kvm64.
+	ReportedModel *string `json:"reported-model,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigCPU reads the text of a PVEVMConfigCPU.
+func ParsePVEVMConfigCPU(text string) (PVEVMConfigCPU, error) { return parse[PVEVMConfigCPU](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigCPU) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigCPU) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigCPU) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigCPU{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigEFIDisk0 is a text of keys and values, such as the value of efidisk0. It keeps the text
+// it was read from.
+type PVEVMConfigEFIDisk0 struct {
+	File            string  `json:"file" px:"default"`
+	EFIType         *string `json:"efitype,omitempty"`           // One of 2m, 4m. Default 2m.
+	Format          *string `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
+	MsCert          *string `json:"ms-cert,omitempty"`           // One of 2011, 2023, 2023w, 2023k. Default 2011.
+	PreEnrolledKeys *bool   `json:"pre-enrolled-keys,omitempty"` // Default false.
+	Size            *string `json:"size,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigEFIDisk0 reads the text of a PVEVMConfigEFIDisk0.
+func ParsePVEVMConfigEFIDisk0(text string) (PVEVMConfigEFIDisk0, error) {
+	return parse[PVEVMConfigEFIDisk0](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigEFIDisk0) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigEFIDisk0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigEFIDisk0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigEFIDisk0{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigHostPCI is a text of keys and values, such as the value of hostpci. It keeps the text
+// it was read from.
+type PVEVMConfigHostPCI struct {
+	DeviceID    *string `json:"device-id,omitempty"`
+	Driver      *string `json:"driver,omitempty"` // One of vfio, keep. Default vfio.
+	Host        *string `json:"host,omitempty" px:"default"`
+	LegacyIGD   *bool   `json:"legacy-igd,omitempty"` // Default false.
+	MDev        *string `json:"mdev,omitempty"`
+	Mapping     *string `json:"mapping,omitempty"`
+	Pcie        *bool   `json:"pcie,omitempty"`   // Default false.
+	ROMBar      *bool   `json:"rombar,omitempty"` // Default true.
+	ROMFile     *string `json:"romfile,omitempty"`
+	SubDeviceID *string `json:"sub-device-id,omitempty"`
+	SubVendorID *string `json:"sub-vendor-id,omitempty"`
+	VendorID    *string `json:"vendor-id,omitempty"`
+	XVGA        *bool   `json:"x-vga,omitempty"` // Default false.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigHostPCI reads the text of a PVEVMConfigHostPCI.
+func ParsePVEVMConfigHostPCI(text string) (PVEVMConfigHostPCI, error) {
+	return parse[PVEVMConfigHostPCI](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigHostPCI) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigHostPCI) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigHostPCI) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigHostPCI{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigIPConfig is a text of keys and values, such as the value of ipconfig. It keeps the text
+// it was read from.
+type PVEVMConfigIPConfig struct {
+	Gw  *string `json:"gw,omitempty"`
+	Gw6 *string `json:"gw6,omitempty"`
+	IP  *string `json:"ip,omitempty"`  // Default dhcp.
+	IP6 *string `json:"ip6,omitempty"` // Default dhcp.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigIPConfig reads the text of a PVEVMConfigIPConfig.
+func ParsePVEVMConfigIPConfig(text string) (PVEVMConfigIPConfig, error) {
+	return parse[PVEVMConfigIPConfig](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigIPConfig) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigIPConfig) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigIPConfig) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigIPConfig{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigIVShMem is a text of keys and values, such as the value of ivshmem. It keeps the text
+// it was read from.
+type PVEVMConfigIVShMem struct {
+	Size int64   `json:"size"` // At least 1.
+	Name *string `json:"name,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigIVShMem reads the text of a PVEVMConfigIVShMem.
+func ParsePVEVMConfigIVShMem(text string) (PVEVMConfigIVShMem, error) {
+	return parse[PVEVMConfigIVShMem](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigIVShMem) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigIVShMem) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigIVShMem) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigIVShMem{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigIntelTDX is a text of keys and values, such as the value of intel-tdx. It keeps the
+// text it was read from.
+type PVEVMConfigIntelTDX struct {
+	Attestation bool   `json:"attestation"`          // Default true.
+	Type        string `json:"type" px:"default"`    // Always tdx.
+	VSockCID    *int64 `json:"vsock-cid,omitempty"`  // At least 2. Default 2.
+	VSockPort   *int64 `json:"vsock-port,omitempty"` // At least 0. Default 4050.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigIntelTDX reads the text of a PVEVMConfigIntelTDX.
+func ParsePVEVMConfigIntelTDX(text string) (PVEVMConfigIntelTDX, error) {
+	return parse[PVEVMConfigIntelTDX](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigIntelTDX) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigIntelTDX) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigIntelTDX) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigIntelTDX{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigMemory is a text of keys and values, such as the value of memory. It keeps the text it
+// was read from.
+type PVEVMConfigMemory struct {
+	Current int64 `json:"current" px:"default"` // At least 16. Default 512.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigMemory reads the text of a PVEVMConfigMemory.
+func ParsePVEVMConfigMemory(text string) (PVEVMConfigMemory, error) {
+	return parse[PVEVMConfigMemory](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigMemory) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigMemory) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigMemory) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigMemory{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigMeta is a text of keys and values, such as the value of meta. It keeps the text it was
+// read from.
+type PVEVMConfigMeta struct {
+	CTime        *int64  `json:"ctime,omitempty"` // At least 0.
+	CreationQEMU *string `json:"creation-qemu,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigMeta reads the text of a PVEVMConfigMeta.
+func ParsePVEVMConfigMeta(text string) (PVEVMConfigMeta, error) { return parse[PVEVMConfigMeta](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigMeta) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigMeta) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigMeta) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigMeta{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigNUMAArray is a text of keys and values, such as the value of numa_array. It keeps the
+// text it was read from.
+type PVEVMConfigNUMAArray struct {
+	CPUs      string   `json:"cpus"`
+	HostNodes *string  `json:"hostnodes,omitempty"`
+	Memory    *float64 `json:"memory,omitempty"`
+	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigNUMAArray reads the text of a PVEVMConfigNUMAArray.
+func ParsePVEVMConfigNUMAArray(text string) (PVEVMConfigNUMAArray, error) {
+	return parse[PVEVMConfigNUMAArray](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigNUMAArray) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigNUMAArray) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigNUMAArray) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigNUMAArray{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigNet is a text of keys and values, such as the value of net. It keeps the text it was
+// read from.
+type PVEVMConfigNet struct {
+	// One of e1000, e1000-82540em, e1000-82544gc, e1000-82545em, e1000e, i82551, i82557b,
+	// i82559er, ne2k_isa, ne2k_pci, pcnet, rtl8139, virtio, vmxnet3.
+	Model    string   `json:"model" px:"default"`
+	Bridge   *string  `json:"bridge,omitempty"`
+	Firewall *bool    `json:"firewall,omitempty"`  // Default false.
+	LinkDown *bool    `json:"link_down,omitempty"` // Default false.
+	MACAddr  *string  `json:"macaddr,omitempty"`
+	MTU      *int64   `json:"mtu,omitempty"`    // 1 to 65520.
+	Queues   *int64   `json:"queues,omitempty"` // 0 to 64.
+	Rate     *float64 `json:"rate,omitempty"`   // At least 0.
+	Tag      *int64   `json:"tag,omitempty"`    // 1 to 4094.
+	Trunks   *string  `json:"trunks,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigNet reads the text of a PVEVMConfigNet.
+func ParsePVEVMConfigNet(text string) (PVEVMConfigNet, error) { return parse[PVEVMConfigNet](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigNet) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigNet) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigNet) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigNet{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigRNG0 is a text of keys and values, such as the value of rng0. It keeps the text it was
+// read from.
+type PVEVMConfigRNG0 struct {
+	Source   string `json:"source" px:"default"` // One of /dev/urandom, /dev/random, /dev/hwrng.
+	MaxBytes *int64 `json:"max_bytes,omitempty"` // Default 1024.
+	Period   *int64 `json:"period,omitempty"`    // Default 1000.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigRNG0 reads the text of a PVEVMConfigRNG0.
+func ParsePVEVMConfigRNG0(text string) (PVEVMConfigRNG0, error) { return parse[PVEVMConfigRNG0](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigRNG0) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigRNG0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigRNG0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigRNG0{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigSMBIOS1 is a text of keys and values, such as the value of smbios1. It keeps the text
+// it was read from.
+type PVEVMConfigSMBIOS1 struct {
+	Base64       *bool   `json:"base64,omitempty"` // Default false.
+	Family       *string `json:"family,omitempty"`
+	Manufacturer *string `json:"manufacturer,omitempty"`
+	Product      *string `json:"product,omitempty"`
+	SKU          *string `json:"sku,omitempty"`
+	Serial       *string `json:"serial,omitempty"`
+	UUID         *string `json:"uuid,omitempty"`
+	Version      *string `json:"version,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigSMBIOS1 reads the text of a PVEVMConfigSMBIOS1.
+func ParsePVEVMConfigSMBIOS1(text string) (PVEVMConfigSMBIOS1, error) {
+	return parse[PVEVMConfigSMBIOS1](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigSMBIOS1) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigSMBIOS1) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigSMBIOS1) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigSMBIOS1{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigSPICEEnhancements is a text of keys and values, such as the value of
+// spice_enhancements. It keeps the text it was read from.
+type PVEVMConfigSPICEEnhancements struct {
+	FolderSharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
+	VideoStreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigSPICEEnhancements reads the text of a PVEVMConfigSPICEEnhancements.
+func ParsePVEVMConfigSPICEEnhancements(text string) (PVEVMConfigSPICEEnhancements, error) {
+	return parse[PVEVMConfigSPICEEnhancements](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigSPICEEnhancements) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigSPICEEnhancements) MarshalText() ([]byte, error) {
+	return wire.MarshalProps(v, v.raw)
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigSPICEEnhancements) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigSPICEEnhancements{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigTPMState0 is a text of keys and values, such as the value of tpmstate0. It keeps the
+// text it was read from.
+type PVEVMConfigTPMState0 struct {
+	File    string  `json:"file" px:"default"`
+	Format  *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
+	Size    *string `json:"size,omitempty"`
+	Version *string `json:"version,omitempty"` // One of v1.2, v2.0. Default v1.2.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigTPMState0 reads the text of a PVEVMConfigTPMState0.
+func ParsePVEVMConfigTPMState0(text string) (PVEVMConfigTPMState0, error) {
+	return parse[PVEVMConfigTPMState0](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigTPMState0) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigTPMState0) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigTPMState0) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigTPMState0{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigUSB is a text of keys and values, such as the value of usb. It keeps the text it was
+// read from.
+type PVEVMConfigUSB struct {
+	Host    *string `json:"host,omitempty" px:"default"`
+	Mapping *string `json:"mapping,omitempty"`
+	USB3    *bool   `json:"usb3,omitempty"` // Default false.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigUSB reads the text of a PVEVMConfigUSB.
+func ParsePVEVMConfigUSB(text string) (PVEVMConfigUSB, error) { return parse[PVEVMConfigUSB](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigUSB) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigUSB) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigUSB) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigUSB{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigUnused is a text of keys and values, such as the value of unused. It keeps the text it
+// was read from.
+type PVEVMConfigUnused struct {
+	File string `json:"file" px:"default"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigUnused reads the text of a PVEVMConfigUnused.
+func ParsePVEVMConfigUnused(text string) (PVEVMConfigUnused, error) {
+	return parse[PVEVMConfigUnused](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigUnused) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigUnused) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigUnused) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigUnused{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigVGA is a text of keys and values, such as the value of vga. It keeps the text it was
+// read from.
+type PVEVMConfigVGA struct {
+	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
+	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
+	// One of cirrus, qxl, qxl2, qxl3, qxl4, none, serial0, serial1, serial2, serial3, std,
+	// virtio, virtio-gl, vmware. Default std.
+	Type *string `json:"type,omitempty" px:"default"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigVGA reads the text of a PVEVMConfigVGA.
+func ParsePVEVMConfigVGA(text string) (PVEVMConfigVGA, error) { return parse[PVEVMConfigVGA](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMConfigVGA) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigVGA) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigVGA) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigVGA{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigVirtIOFS is a text of keys and values, such as the value of virtiofs. It keeps the text
+// it was read from.
+type PVEVMConfigVirtIOFS struct {
+	Dirid       string  `json:"dirid" px:"default"`
+	Cache       *string `json:"cache,omitempty"`        // One of auto, always, metadata, never. Default auto.
+	DirectIO    *bool   `json:"direct-io,omitempty"`    // Default false.
+	ExposeACL   *bool   `json:"expose-acl,omitempty"`   // Default false.
+	ExposeXAttr *bool   `json:"expose-xattr,omitempty"` // Default false.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigVirtIOFS reads the text of a PVEVMConfigVirtIOFS.
+func ParsePVEVMConfigVirtIOFS(text string) (PVEVMConfigVirtIOFS, error) {
+	return parse[PVEVMConfigVirtIOFS](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigVirtIOFS) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigVirtIOFS) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigVirtIOFS) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigVirtIOFS{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMConfigWatchdog is a text of keys and values, such as the value of watchdog. It keeps the text
+// it was read from.
+type PVEVMConfigWatchdog struct {
+	Action *string `json:"action,omitempty"`             // One of reset, shutdown, poweroff, pause, debug, none.
+	Model  *string `json:"model,omitempty" px:"default"` // One of i6300esb, ib700. Default i6300esb.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMConfigWatchdog reads the text of a PVEVMConfigWatchdog.
+func ParsePVEVMConfigWatchdog(text string) (PVEVMConfigWatchdog, error) {
+	return parse[PVEVMConfigWatchdog](text)
+}
+
+// String returns the text that stands for v.
+func (v PVEVMConfigWatchdog) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMConfigWatchdog) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMConfigWatchdog) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigWatchdog{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMDisk is a text of keys and values, such as the value of cdrom. It keeps the text it was read
+// from.
+type PVEVMDisk struct {
+	File            string   `json:"file" px:"default"`
+	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
+	Backup          *bool    `json:"backup,omitempty"` // Default false.
+	Bps             *int64   `json:"bps,omitempty"`
+	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
+	BpsRd           *int64   `json:"bps_rd,omitempty"`
+	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty"` // At least 1.
+	BpsWr           *int64   `json:"bps_wr,omitempty"`
+	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty"` // At least 1.
+	Cache           *string  `json:"cache,omitempty"`             // One of none, writethrough, writeback, unsafe, directsync.
+	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`     // Default false.
+	Discard         *string  `json:"discard,omitempty"`           // One of ignore, on.
+	Format          *string  `json:"format,omitempty"`            // One of raw, qcow, qed, qcow2, vmdk, cloop.
+	IOPS            *int64   `json:"iops,omitempty"`
+	IOPSMax         *int64   `json:"iops_max,omitempty"`
+	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
+	IOPSRd          *int64   `json:"iops_rd,omitempty"`
+	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
+	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty"` // At least 1.
+	IOPSWr          *int64   `json:"iops_wr,omitempty"`
+	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
+	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty"` // At least 1.
+	IOThread        *bool    `json:"iothread,omitempty"`           // Default false.
+	Mbps            *float64 `json:"mbps,omitempty"`
+	MbpsMax         *float64 `json:"mbps_max,omitempty"`
+	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
+	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
+	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
+	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
+	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
+	Model           *string  `json:"model,omitempty"` // At most 120 characters.
+	Product         *string  `json:"product,omitempty"`
+	Queues          *int64   `json:"queues,omitempty"`    // At least 2.
+	RError          *string  `json:"rerror,omitempty"`    // One of ignore, report, stop.
+	RO              *bool    `json:"ro,omitempty"`        // Default false.
+	Replicate       *bool    `json:"replicate,omitempty"` // Default true.
+	SCSIBlock       *bool    `json:"scsiblock,omitempty"` // Default false.
+	SSD             *bool    `json:"ssd,omitempty"`       // Default false.
+	Serial          *string  `json:"serial,omitempty"`    // At most 60 characters.
+	Shared          *bool    `json:"shared,omitempty"`    // Default false.
+	Size            *string  `json:"size,omitempty"`
+	Snapshot        *bool    `json:"snapshot,omitempty"` // Default false.
+	Vendor          *string  `json:"vendor,omitempty"`
+	WError          *string  `json:"werror,omitempty"` // One of enospc, ignore, report, stop.
+	WWN             *string  `json:"wwn,omitempty"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMDisk reads the text of a PVEVMDisk.
+func ParsePVEVMDisk(text string) (PVEVMDisk, error) { return parse[PVEVMDisk](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMDisk) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMDisk) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMDisk) UnmarshalText(text []byte) error {
+	*v = PVEVMDisk{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMMachine is a text of keys and values, such as the value of machine. It keeps the text it was
+// read from.
+type PVEVMMachine struct {
+	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
+	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
+	EnableS4 *bool    `json:"enable-s4,omitempty"`         // Default false.
+	Type     *string  `json:"type,omitempty" px:"default"` // At most 40 characters.
+	VIOMMU   *string  `json:"viommu,omitempty"`            // One of intel, virtio.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMMachine reads the text of a PVEVMMachine.
+func ParsePVEVMMachine(text string) (PVEVMMachine, error) { return parse[PVEVMMachine](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMMachine) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMMachine) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMMachine) UnmarshalText(text []byte) error {
+	*v = PVEVMMachine{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// GetPVEVMFirewallIndexParams are the parameters of [Client.GetPVEVMFirewallIndex].
+type GetPVEVMFirewallIndexParams struct {
+	Remote string `json:"remote"`
+	VMID   string `json:"vmid"`
+}
+
+// GetPVEVMFirewallIndex calls GET /pve/remotes/{remote}/qemu/{vmid}/firewall. Open to every
+// authenticated user.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall
+func (c *Client) GetPVEVMFirewallIndex(ctx context.Context, p GetPVEVMFirewallIndexParams) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall", &p, &out)
+	return out, err
+}
+
+// GetPVEVMFirewallOptionsParams are the parameters of [Client.GetPVEVMFirewallOptions].
+type GetPVEVMFirewallOptionsParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// GetPVEVMFirewallOptions calls GET /pve/remotes/{remote}/qemu/{vmid}/firewall/options. Needs
+// Resource.Audit on /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall/options
+func (c *Client) GetPVEVMFirewallOptions(ctx context.Context, p GetPVEVMFirewallOptionsParams) (*PVEGuestFirewallOptions, error) {
+	out := new(PVEGuestFirewallOptions)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall/options", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// UpdatePVEVMFirewallOptionsParams are the parameters of [Client.UpdatePVEVMFirewallOptions].
+type UpdatePVEVMFirewallOptionsParams struct {
+	Remote      string   `json:"remote"`         // 2 to 32 characters.
+	VMID        int64    `json:"vmid"`           // At least 1.
+	DHCP        *bool    `json:"dhcp,omitempty"` // Default false.
+	Delete      []string `json:"delete,omitempty"`
+	Digest      *string  `json:"digest,omitempty"`        // At most 64 characters.
+	Enable      *bool    `json:"enable,omitempty"`        // Default false.
+	IPFilter    *bool    `json:"ipfilter,omitempty"`      // Default false.
+	LogLevelIn  *string  `json:"log_level_in,omitempty"`  // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	LogLevelOut *string  `json:"log_level_out,omitempty"` // One of emerg, alert, crit, err, warning, notice, info, debug, nolog. Default nolog.
+	MACFilter   *bool    `json:"macfilter,omitempty"`     // Default true.
+	Ndp         *bool    `json:"ndp,omitempty"`           // Default true.
+	Node        *string  `json:"node,omitempty"`
+	PolicyIn    *string  `json:"policy_in,omitempty"`  // One of ACCEPT, DROP, REJECT.
+	PolicyOut   *string  `json:"policy_out,omitempty"` // One of ACCEPT, DROP, REJECT.
+	Radv        *bool    `json:"radv,omitempty"`       // Default false.
+}
+
+// UpdatePVEVMFirewallOptions calls PUT /pve/remotes/{remote}/qemu/{vmid}/firewall/options. Needs
+// Resource.Modify on /resource/{remote}/guest/{vmid}.
+//
+//api:operation PUT /pve/remotes/{remote}/qemu/{vmid}/firewall/options
+func (c *Client) UpdatePVEVMFirewallOptions(ctx context.Context, p UpdatePVEVMFirewallOptionsParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/qemu/{vmid}/firewall/options", &p, nil)
+}
+
+// ListPVEVMFirewallRulesParams are the parameters of [Client.ListPVEVMFirewallRules].
+type ListPVEVMFirewallRulesParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEVMFirewallRules calls GET /pve/remotes/{remote}/qemu/{vmid}/firewall/rules. Needs
+// Resource.Audit on /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/firewall/rules
+func (c *Client) ListPVEVMFirewallRules(ctx context.Context, p ListPVEVMFirewallRulesParams) ([]PVEFirewallRule, error) {
+	var out []PVEFirewallRule
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/firewall/rules", &p, &out)
+	return out, err
+}
+
+// GetPVEVMMigrateParams are the parameters of [Client.GetPVEVMMigrate].
+type GetPVEVMMigrateParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+	Target *string `json:"target,omitempty"`
+}
+
+// GetPVEVMMigrate calls GET /pve/remotes/{remote}/qemu/{vmid}/migrate. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/migrate
+func (c *Client) GetPVEVMMigrate(ctx context.Context, p GetPVEVMMigrateParams) (*PVEVMMigrate, error) {
+	out := new(PVEVMMigrate)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/migrate", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEVMMigrate is the result of [Client.GetPVEVMMigrate].
+type PVEVMMigrate struct {
+	LocalDisks           []PVEVMMigrateLocalDisk      `json:"local_disks"`
+	LocalResources       []string                     `json:"local_resources"`
+	MappedResourceInfo   json.RawMessage              `json:"mapped-resource-info"`
+	MappedResources      []string                     `json:"mapped-resources"`
+	Running              bool                         `json:"running"` // Default false.
+	AllowedNodes         []string                     `json:"allowed_nodes,omitempty"`
+	DependentHAResources []string                     `json:"dependent-ha-resources,omitempty"`
+	HasDbusVMState       *bool                        `json:"has-dbus-vmstate,omitempty"` // Default false.
+	NotAllowedNodes      *PVEVMMigrateNotAllowedNodes `json:"not_allowed_nodes,omitempty"`
+}
+
+// PVEVMMigrateLocalDisk is part of the result of [Client.GetPVEVMMigrate].
+type PVEVMMigrateLocalDisk struct {
+	CDROM    bool   `json:"cdrom"`     // Default false.
+	IsUnused bool   `json:"is_unused"` // Default false.
+	Size     uint64 `json:"size"`      // Bytes.
+	VolID    string `json:"volid"`
+}
+
+// PVEVMMigrateNotAllowedNodes is part of the result of [Client.GetPVEVMMigrate].
+type PVEVMMigrateNotAllowedNodes struct {
+	BlockingHAResources []PVEVMMigrateNotAllowedNodesBlockingHAResource `json:"blocking-ha-resources,omitempty"`
+	UnavailableStorages []string                                        `json:"unavailable_storages,omitempty"`
+}
+
+// PVEVMMigrateNotAllowedNodesBlockingHAResource is part of the result of [Client.GetPVEVMMigrate].
+type PVEVMMigrateNotAllowedNodesBlockingHAResource struct {
+	Cause string `json:"cause"` // One of node-affinity, resource-affinity.
+	SID   string `json:"sid"`
+}
+
+// MigratePVEVMParams are the parameters of [Client.MigratePVEVM].
+type MigratePVEVMParams struct {
+	Remote           string   `json:"remote"` // 2 to 32 characters.
+	VMID             int64    `json:"vmid"`   // At least 1.
+	Target           string   `json:"target"`
+	BWLimit          *int64   `json:"bwlimit,omitempty"` // At least 0.
+	Force            *bool    `json:"force,omitempty"`   // Default false.
+	MigrationNetwork *string  `json:"migration-network,omitempty"`
+	MigrationType    *string  `json:"migration-type,omitempty"` // One of secure, insecure.
+	Node             *string  `json:"node,omitempty"`
+	Online           *bool    `json:"online,omitempty"`
+	TargetStorage    []string `json:"target-storage,omitempty"`
+	WithLocalDisks   *bool    `json:"with-local-disks,omitempty"`
+}
+
+// MigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/migrate. The result names the task that
+// does the work. Needs Resource.Migrate on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/migrate
+func (c *Client) MigratePVEVM(ctx context.Context, p MigratePVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/migrate", &p, &out)
+	return out, err
+}
+
+// ListPVEVMPendingParams are the parameters of [Client.ListPVEVMPending].
+type ListPVEVMPendingParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEVMPending calls GET /pve/remotes/{remote}/qemu/{vmid}/pending. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/pending
+func (c *Client) ListPVEVMPending(ctx context.Context, p ListPVEVMPendingParams) ([]PVEPendingValue, error) {
+	var out []PVEPendingValue
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/pending", &p, &out)
+	return out, err
+}
+
+// RemoteMigratePVEVMParams are the parameters of [Client.RemoteMigratePVEVM].
+type RemoteMigratePVEVMParams struct {
+	Remote         string   `json:"remote"`            // 2 to 32 characters.
+	VMID           int64    `json:"vmid"`              // At least 1.
+	Target         string   `json:"target"`            // 2 to 32 characters.
+	TargetBridge   []string `json:"target-bridge"`     // Required.
+	TargetStorage  []string `json:"target-storage"`    // Required.
+	BWLimit        *int64   `json:"bwlimit,omitempty"` // At least 0.
+	Delete         *bool    `json:"delete,omitempty"`  // Default false.
+	Node           *string  `json:"node,omitempty"`
+	Online         *bool    `json:"online,omitempty"` // Default false.
+	TargetEndpoint *string  `json:"target-endpoint,omitempty"`
+	TargetVMID     *int64   `json:"target-vmid,omitempty"` // At least 1.
+}
+
+// RemoteMigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate.
+//
+// Moves a virtual machine to another remote.
+//
+// The result names the task that does the work. Needs Resource.Migrate on
+// /resource/{remote}/guest/{vmid}. The server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate
+func (c *Client) RemoteMigratePVEVM(ctx context.Context, p RemoteMigratePVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/remote-migrate", &p, &out)
+	return out, err
+}
+
+// ResumePVEVMParams are the parameters of [Client.ResumePVEVM].
+type ResumePVEVMParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ResumePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/resume. The result names the task that does
+// the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/resume
+func (c *Client) ResumePVEVM(ctx context.Context, p ResumePVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/resume", &p, &out)
+	return out, err
+}
+
+// ListPVEVMRRDDataParams are the parameters of [Client.ListPVEVMRRDData].
+type ListPVEVMRRDDataParams struct {
+	Remote    string `json:"remote"`    // 2 to 32 characters.
+	VMID      int64  `json:"vmid"`      // At least 1.
+	Cf        string `json:"cf"`        // One of MAX, AVERAGE.
+	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
+}
+
+// ListPVEVMRRDData calls GET /pve/remotes/{remote}/qemu/{vmid}/rrddata. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/rrddata
+func (c *Client) ListPVEVMRRDData(ctx context.Context, p ListPVEVMRRDDataParams) ([]PVEVMRRDDataListItem, error) {
+	var out []PVEVMRRDDataListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/rrddata", &p, &out)
+	return out, err
+}
+
+// PVEVMRRDDataListItem is an element of the result of [Client.ListPVEVMRRDData].
+type PVEVMRRDDataListItem struct {
+	Time       int64    `json:"time"` // At least 0.
+	CPUCurrent *float64 `json:"cpu-current,omitempty"`
+	CPUMax     *float64 `json:"cpu-max,omitempty"`
+	DiskRead   *float64 `json:"disk-read,omitempty"`
+	DiskTotal  *float64 `json:"disk-total,omitempty"`
+	DiskWrite  *float64 `json:"disk-write,omitempty"`
+	MemTotal   *float64 `json:"mem-total,omitempty"`
+	MemUsed    *float64 `json:"mem-used,omitempty"`
+	NetIn      *float64 `json:"net-in,omitempty"`
+	NetOut     *float64 `json:"net-out,omitempty"`
+	Uptime     *float64 `json:"uptime,omitempty"`
+}
+
+// ShutdownPVEVMParams are the parameters of [Client.ShutdownPVEVM].
+type ShutdownPVEVMParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ShutdownPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/shutdown. The result names the task that
+// does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/shutdown
+func (c *Client) ShutdownPVEVM(ctx context.Context, p ShutdownPVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/shutdown", &p, &out)
+	return out, err
+}
+
+// ListPVEVMSnapshotsParams are the parameters of [Client.ListPVEVMSnapshots].
+type ListPVEVMSnapshotsParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// ListPVEVMSnapshots calls GET /pve/remotes/{remote}/qemu/{vmid}/snapshot. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/snapshot
+func (c *Client) ListPVEVMSnapshots(ctx context.Context, p ListPVEVMSnapshotsParams) ([]PVEVMSnapshotListItem, error) {
+	var out []PVEVMSnapshotListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/snapshot", &p, &out)
+	return out, err
+}
+
+// PVEVMSnapshotListItem is an element of the result of [Client.ListPVEVMSnapshots].
+type PVEVMSnapshotListItem struct {
+	Description string  `json:"description"`
+	Name        string  `json:"name"`
+	Parent      *string `json:"parent,omitempty"`
+	SnapTime    *int64  `json:"snaptime,omitempty"`
+	VMState     *bool   `json:"vmstate,omitempty"` // Default false.
+}
+
+// CreatePVEVMSnapshotParams are the parameters of [Client.CreatePVEVMSnapshot].
+type CreatePVEVMSnapshotParams struct {
+	Remote      string  `json:"remote"`   // 2 to 32 characters.
+	VMID        int64   `json:"vmid"`     // At least 1.
+	SnapName    string  `json:"snapname"` // At most 40 characters.
+	Description *string `json:"description,omitempty"`
+	Node        *string `json:"node,omitempty"`
+	VMState     *bool   `json:"vmstate,omitempty"`
+}
+
+// CreatePVEVMSnapshot calls POST /pve/remotes/{remote}/qemu/{vmid}/snapshot. The result names the task
+// that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/snapshot
+func (c *Client) CreatePVEVMSnapshot(ctx context.Context, p CreatePVEVMSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/snapshot", &p, &out)
+	return out, err
+}
+
+// DeletePVEVMSnapshotParams are the parameters of [Client.DeletePVEVMSnapshot].
+type DeletePVEVMSnapshotParams struct {
+	Remote   string  `json:"remote"`   // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`     // At least 1.
+	SnapName string  `json:"snapname"` // At most 40 characters.
+	Node     *string `json:"node,omitempty"`
+}
+
+// DeletePVEVMSnapshot calls DELETE /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}. The result
+// names the task that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation DELETE /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}
+func (c *Client) DeletePVEVMSnapshot(ctx context.Context, p DeletePVEVMSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodDelete, "/pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}", &p, &out)
+	return out, err
+}
+
+// UpdatePVEVMSnapshotConfigParams are the parameters of [Client.UpdatePVEVMSnapshotConfig].
+type UpdatePVEVMSnapshotConfigParams struct {
+	Remote      string  `json:"remote"`   // 2 to 32 characters.
+	VMID        int64   `json:"vmid"`     // At least 1.
+	SnapName    string  `json:"snapname"` // At most 40 characters.
+	Description *string `json:"description,omitempty"`
+	Node        *string `json:"node,omitempty"`
+}
+
+// UpdatePVEVMSnapshotConfig calls PUT /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/config.
+// Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation PUT /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/config
+func (c *Client) UpdatePVEVMSnapshotConfig(ctx context.Context, p UpdatePVEVMSnapshotConfigParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/config", &p, nil)
+}
+
+// RollbackPVEVMSnapshotParams are the parameters of [Client.RollbackPVEVMSnapshot].
+type RollbackPVEVMSnapshotParams struct {
+	Remote   string  `json:"remote"`   // 2 to 32 characters.
+	VMID     int64   `json:"vmid"`     // At least 1.
+	SnapName string  `json:"snapname"` // At most 40 characters.
+	Node     *string `json:"node,omitempty"`
+	Start    *bool   `json:"start,omitempty"`
+}
+
+// RollbackPVEVMSnapshot calls POST /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback. The
+// result names the task that does the work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback
+func (c *Client) RollbackPVEVMSnapshot(ctx context.Context, p RollbackPVEVMSnapshotParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/snapshot/{snapname}/rollback", &p, &out)
+	return out, err
+}
+
+// StartPVEVMParams are the parameters of [Client.StartPVEVM].
+type StartPVEVMParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// StartPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/start.
+//
+// Starts a virtual machine of a remote.
+//
+// The result names the task that does the work. Needs Resource.Manage on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/start
+func (c *Client) StartPVEVM(ctx context.Context, p StartPVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/start", &p, &out)
+	return out, err
+}
+
+// GetPVEVMStatusParams are the parameters of [Client.GetPVEVMStatus].
+type GetPVEVMStatusParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// GetPVEVMStatus calls GET /pve/remotes/{remote}/qemu/{vmid}/status. Needs Resource.Audit on
+// /resource/{remote}/guest/{vmid}.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/status
+func (c *Client) GetPVEVMStatus(ctx context.Context, p GetPVEVMStatusParams) (*PVEVMStatus, error) {
+	out := new(PVEVMStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/qemu/{vmid}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PVEVMStatus is the result of [Client.GetPVEVMStatus].
+type PVEVMStatus struct {
+	HA                 PVEGuestHAStatus `json:"ha"`
+	Status             string           `json:"status"`          // One of running, stopped.
+	VMID               int64            `json:"vmid"`            // 100 to 999999999.
+	Agent              *bool            `json:"agent,omitempty"` // Default false.
+	CPU                *float64         `json:"cpu,omitempty"`
+	CPUs               *float64         `json:"cpus,omitempty"`
+	Clipboard          *string          `json:"clipboard,omitempty"` // Always vnc.
+	DiskRead           *uint64          `json:"diskread,omitempty"`  // Bytes.
+	DiskWrite          *uint64          `json:"diskwrite,omitempty"` // Bytes.
+	Lock               *string          `json:"lock,omitempty"`
+	MaxDisk            *uint64          `json:"maxdisk,omitempty"` // Bytes.
+	MaxMem             *uint64          `json:"maxmem,omitempty"`  // Bytes.
+	Mem                *uint64          `json:"mem,omitempty"`     // Bytes.
+	MemHost            *uint64          `json:"memhost,omitempty"` // Bytes.
+	Name               *string          `json:"name,omitempty"`
+	NetIn              *uint64          `json:"netin,omitempty"`  // Bytes.
+	NetOut             *uint64          `json:"netout,omitempty"` // Bytes.
+	PID                *int64           `json:"pid,omitempty"`
+	PressureCPUFull    *float64         `json:"pressurecpufull,omitempty"`
+	PressureCPUSome    *float64         `json:"pressurecpusome,omitempty"`
+	PressureIOFull     *float64         `json:"pressureiofull,omitempty"`
+	PressureIOSome     *float64         `json:"pressureiosome,omitempty"`
+	PressureMemoryFull *float64         `json:"pressurememoryfull,omitempty"`
+	PressureMemorySome *float64         `json:"pressurememorysome,omitempty"`
+	QMPStatus          *string          `json:"qmpstatus,omitempty"`
+	RunningMachine     *string          `json:"running-machine,omitempty"`
+	RunningQEMU        *string          `json:"running-qemu,omitempty"`
+	SPICE              *bool            `json:"spice,omitempty"`  // Default false.
+	Serial             *bool            `json:"serial,omitempty"` // Default false.
+	Tags               []string         `json:"tags,omitempty" px:"list"`
+	Template           *bool            `json:"template,omitempty"` // Default false.
+	Uptime             *int64           `json:"uptime,omitempty"`
+}
+
+// StopPVEVMParams are the parameters of [Client.StopPVEVM].
+type StopPVEVMParams struct {
+	Remote string  `json:"remote"` // 2 to 32 characters.
+	VMID   int64   `json:"vmid"`   // At least 1.
+	Node   *string `json:"node,omitempty"`
+}
+
+// StopPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/stop. The result names the task that does the
+// work. Needs Resource.Manage on /resource/{remote}/guest/{vmid}.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/stop
+func (c *Client) StopPVEVM(ctx context.Context, p StopPVEVMParams) (UPID, error) {
+	var out UPID
+	err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/stop", &p, &out)
+	return out, err
+}
+
+// CreatePVEVMTermProxyParams are the parameters of [Client.CreatePVEVMTermProxy].
+type CreatePVEVMTermProxyParams struct {
+	Remote string `json:"remote"` // 2 to 32 characters.
+	VMID   int64  `json:"vmid"`   // At least 1.
+}
+
+// CreatePVEVMTermProxy calls POST /pve/remotes/{remote}/qemu/{vmid}/termproxy. Needs Sys.Console on
+// /resource/{remote}/guest/{vmid}. The server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/termproxy
+func (c *Client) CreatePVEVMTermProxy(ctx context.Context, p CreatePVEVMTermProxyParams) (*CreatePVEVMTermProxyResult, error) {
+	out := new(CreatePVEVMTermProxyResult)
+	if err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/termproxy", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CreatePVEVMTermProxyResult is the result of [Client.CreatePVEVMTermProxy].
+type CreatePVEVMTermProxyResult struct {
+	Port int64  `json:"port"`
+	User string `json:"user"`
+}
+
+// CreatePVEVMVNCProxyParams are the parameters of [Client.CreatePVEVMVNCProxy].
+type CreatePVEVMVNCProxyParams struct {
+	Remote    string `json:"remote"`              // 2 to 32 characters.
+	VMID      int64  `json:"vmid"`                // At least 1.
+	WebSocket *bool  `json:"websocket,omitempty"` // Default false.
+}
+
+// CreatePVEVMVNCProxy calls POST /pve/remotes/{remote}/qemu/{vmid}/vncproxy. Needs Sys.Console on
+// /resource/{remote}/guest/{vmid}. The server checks more.
+//
+//api:operation POST /pve/remotes/{remote}/qemu/{vmid}/vncproxy
+func (c *Client) CreatePVEVMVNCProxy(ctx context.Context, p CreatePVEVMVNCProxyParams) (*CreatePVEVMVNCProxyResult, error) {
+	out := new(CreatePVEVMVNCProxyResult)
+	if err := c.rest.Call(ctx, http.MethodPost, "/pve/remotes/{remote}/qemu/{vmid}/vncproxy", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CreatePVEVMVNCProxyResult is the result of [Client.CreatePVEVMVNCProxy].
+type CreatePVEVMVNCProxyResult struct {
+	Port     int64   `json:"port"`
+	User     string  `json:"user"`
+	Password *string `json:"password,omitempty"`
+}
+
+// GetPVEVMVNCWebSocketParams are the parameters of [Client.GetPVEVMVNCWebSocket].
+type GetPVEVMVNCWebSocketParams struct {
+	Remote    string `json:"remote"` // 2 to 32 characters.
+	VMID      int64  `json:"vmid"`   // At least 1.
+	Port      int64  `json:"port"`
+	VNCTicket string `json:"vncticket"`
+}
+
+// GetPVEVMVNCWebSocket calls GET /pve/remotes/{remote}/qemu/{vmid}/vncwebsocket. The caller closes the
+// connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+//
+//api:operation GET /pve/remotes/{remote}/qemu/{vmid}/vncwebsocket
+func (c *Client) GetPVEVMVNCWebSocket(ctx context.Context, p GetPVEVMVNCWebSocketParams) (net.Conn, error) {
+	return c.rest.WebSocket(ctx, "/pve/remotes/{remote}/qemu/{vmid}/vncwebsocket", &p)
+}
+
 // ListPVERemoteResourcesParams are the parameters of [Client.ListPVERemoteResources].
 type ListPVERemoteResourcesParams struct {
 	Remote string  `json:"remote"`         // 2 to 32 characters.
 	Kind   *string `json:"kind,omitempty"` // One of vm, storage, node, sdn.
 }
 
-// ListPVERemoteResources calls GET /pve/remotes/{remote}/resources.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPVERemoteResources calls GET /pve/remotes/{remote}/resources. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/resources
 func (c *Client) ListPVERemoteResources(ctx context.Context, p ListPVERemoteResourcesParams) ([]PVERemoteResourceListItem, error) {
@@ -158,9 +3341,7 @@ type ListPVETasksParams struct {
 	Node   *string `json:"node,omitempty"`
 }
 
-// ListPVETasks calls GET /pve/remotes/{remote}/tasks.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// ListPVETasks calls GET /pve/remotes/{remote}/tasks. Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/tasks
 func (c *Client) ListPVETasks(ctx context.Context, p ListPVETasksParams) ([]PVETaskListItem, error) {
@@ -189,9 +3370,7 @@ type GetPVETaskIndexParams struct {
 	UPID   UPID   `json:"upid"`
 }
 
-// GetPVETaskIndex calls GET /pve/remotes/{remote}/tasks/{upid}.
-//
-// Open to every authenticated user.
+// GetPVETaskIndex calls GET /pve/remotes/{remote}/tasks/{upid}. Open to every authenticated user.
 //
 //api:operation GET /pve/remotes/{remote}/tasks/{upid}
 func (c *Client) GetPVETaskIndex(ctx context.Context, p GetPVETaskIndexParams) ([]Subdirectory, error) {
@@ -206,9 +3385,8 @@ type StopPVETaskParams struct {
 	UPID   UPID   `json:"upid"`   // At least 42 characters.
 }
 
-// StopPVETask calls DELETE /pve/remotes/{remote}/tasks/{upid}.
-//
-// Needs Resource.Manage on /resource/{remote}.
+// StopPVETask calls DELETE /pve/remotes/{remote}/tasks/{upid}. Needs Resource.Manage on
+// /resource/{remote}.
 //
 //api:operation DELETE /pve/remotes/{remote}/tasks/{upid}
 func (c *Client) StopPVETask(ctx context.Context, p StopPVETaskParams) error {
@@ -224,9 +3402,8 @@ type GetPVETaskLogParams struct {
 	Start    *int64 `json:"start,omitempty"`    // At least 0. Default 0.
 }
 
-// GetPVETaskLog calls GET /pve/remotes/{remote}/tasks/{upid}/log.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// GetPVETaskLog calls GET /pve/remotes/{remote}/tasks/{upid}/log. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/tasks/{upid}/log
 func (c *Client) GetPVETaskLog(ctx context.Context, p GetPVETaskLogParams) (*PVETaskLog, error) {
@@ -258,9 +3435,8 @@ type GetPVETaskStatusParams struct {
 	Wait   *bool  `json:"wait,omitempty"` // Default false.
 }
 
-// GetPVETaskStatus calls GET /pve/remotes/{remote}/tasks/{upid}/status.
-//
-// Needs Resource.Audit on /resource/{remote}.
+// GetPVETaskStatus calls GET /pve/remotes/{remote}/tasks/{upid}/status. Needs Resource.Audit on
+// /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/tasks/{upid}/status
 func (c *Client) GetPVETaskStatus(ctx context.Context, p GetPVETaskStatusParams) (*PVETaskStatus, error) {
@@ -290,9 +3466,8 @@ type GetPVERemoteUpdatesParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// GetPVERemoteUpdates calls GET /pve/remotes/{remote}/updates.
-//
-// The API description does not tell what the result holds. Needs Resource.Audit on /resource/{remote}.
+// GetPVERemoteUpdates calls GET /pve/remotes/{remote}/updates. The API description does not tell what
+// the result holds. Needs Resource.Audit on /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/updates
 func (c *Client) GetPVERemoteUpdates(ctx context.Context, p GetPVERemoteUpdatesParams) (json.RawMessage, error) {

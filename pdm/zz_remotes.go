@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetRemotesIndex calls GET /remotes.
-//
-// Open to every authenticated user.
+// GetRemotesIndex calls GET /remotes. Open to every authenticated user.
 //
 //api:operation GET /remotes
 func (c *Client) GetRemotesIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -20,9 +18,7 @@ func (c *Client) GetRemotesIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListRemotesMetricCollectionStatus calls GET /remotes/metric-collection/status.
-//
-// Needs root@pam.
+// ListRemotesMetricCollectionStatus calls GET /remotes/metric-collection/status. Needs root@pam.
 //
 //api:operation GET /remotes/metric-collection/status
 func (c *Client) ListRemotesMetricCollectionStatus(ctx context.Context) ([]RemotesMetricCollectionStatusListItem, error) {
@@ -44,18 +40,15 @@ type TriggerRemotesMetricCollectionParams struct {
 	Remote *string `json:"remote,omitempty"` // 2 to 32 characters.
 }
 
-// TriggerRemotesMetricCollection calls POST /remotes/metric-collection/trigger.
-//
-// Needs root@pam.
+// TriggerRemotesMetricCollection calls POST /remotes/metric-collection/trigger. Needs root@pam.
 //
 //api:operation POST /remotes/metric-collection/trigger
 func (c *Client) TriggerRemotesMetricCollection(ctx context.Context, p TriggerRemotesMetricCollectionParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/remotes/metric-collection/trigger", &p, nil)
 }
 
-// ListRemotes calls GET /remotes/remote.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListRemotes calls GET /remotes/remote. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /remotes/remote
 func (c *Client) ListRemotes(ctx context.Context) ([]RemoteConfig, error) {
@@ -91,9 +84,7 @@ type GetRemoteIndexParams struct {
 	ID string `json:"id"`
 }
 
-// GetRemoteIndex calls GET /remotes/remote/{id}.
-//
-// Open to every authenticated user.
+// GetRemoteIndex calls GET /remotes/remote/{id}. Open to every authenticated user.
 //
 //api:operation GET /remotes/remote/{id}
 func (c *Client) GetRemoteIndex(ctx context.Context, p GetRemoteIndexParams) ([]Subdirectory, error) {
@@ -113,9 +104,7 @@ type UpdateRemoteParams struct {
 	WebURL *string  `json:"web-url,omitempty"`
 }
 
-// UpdateRemote calls PUT /remotes/remote/{id}.
-//
-// Needs Resource.Modify on /resource/{id}.
+// UpdateRemote calls PUT /remotes/remote/{id}. Needs Resource.Modify on /resource/{id}.
 //
 //api:operation PUT /remotes/remote/{id}
 func (c *Client) UpdateRemote(ctx context.Context, p UpdateRemoteParams) error {
@@ -128,9 +117,7 @@ type DeleteRemoteParams struct {
 	DeleteToken *bool  `json:"delete-token,omitempty"` // Default false.
 }
 
-// DeleteRemote calls DELETE /remotes/remote/{id}.
-//
-// Needs Resource.Modify on /resource.
+// DeleteRemote calls DELETE /remotes/remote/{id}. Needs Resource.Modify on /resource.
 //
 //api:operation DELETE /remotes/remote/{id}
 func (c *Client) DeleteRemote(ctx context.Context, p DeleteRemoteParams) error {
@@ -142,9 +129,7 @@ type GetRemoteConfigParams struct {
 	ID string `json:"id"` // 2 to 32 characters.
 }
 
-// GetRemoteConfig calls GET /remotes/remote/{id}/config.
-//
-// Needs Resource.Audit on /resource/{id}.
+// GetRemoteConfig calls GET /remotes/remote/{id}/config. Needs Resource.Audit on /resource/{id}.
 //
 //api:operation GET /remotes/remote/{id}/config
 func (c *Client) GetRemoteConfig(ctx context.Context, p GetRemoteConfigParams) (*RemoteConfig, error) {
@@ -161,9 +146,8 @@ type ProbeRemoteCertificateParams struct {
 	Node string `json:"node"`
 }
 
-// ProbeRemoteCertificate calls POST /remotes/remote/{id}/probe-certificate.
-//
-// The API description does not tell what the result holds. Needs Resource.Audit on /resource/{id}.
+// ProbeRemoteCertificate calls POST /remotes/remote/{id}/probe-certificate. The API description does
+// not tell what the result holds. Needs Resource.Audit on /resource/{id}.
 //
 //api:operation POST /remotes/remote/{id}/probe-certificate
 func (c *Client) ProbeRemoteCertificate(ctx context.Context, p ProbeRemoteCertificateParams) (json.RawMessage, error) {
@@ -179,9 +163,7 @@ type ListRemoteRRDDataParams struct {
 	Timeframe string `json:"timeframe"` // One of hour, day, week, month, year, decade.
 }
 
-// ListRemoteRRDData calls GET /remotes/remote/{id}/rrddata.
-//
-// Needs root@pam.
+// ListRemoteRRDData calls GET /remotes/remote/{id}/rrddata. Needs root@pam.
 //
 //api:operation GET /remotes/remote/{id}/rrddata
 func (c *Client) ListRemoteRRDData(ctx context.Context, p ListRemoteRRDDataParams) ([]RemoteRRDDataListItem, error) {
@@ -201,9 +183,7 @@ type GetRemoteVersionParams struct {
 	ID string `json:"id"` // 2 to 32 characters.
 }
 
-// GetRemoteVersion calls GET /remotes/remote/{id}/version.
-//
-// Needs Resource.Audit on /resource/{id}.
+// GetRemoteVersion calls GET /remotes/remote/{id}/version. Needs Resource.Audit on /resource/{id}.
 //
 //api:operation GET /remotes/remote/{id}/version
 func (c *Client) GetRemoteVersion(ctx context.Context, p GetRemoteVersionParams) (*RemoteVersion, error) {
@@ -222,9 +202,7 @@ type RemoteVersion struct {
 	Console *string `json:"console,omitempty"` // One of applet, vv, html5, xtermjs.
 }
 
-// GetRemoteTaskIndex calls GET /remotes/tasks.
-//
-// Open to every authenticated user.
+// GetRemoteTaskIndex calls GET /remotes/tasks. Open to every authenticated user.
 //
 //api:operation GET /remotes/tasks
 func (c *Client) GetRemoteTaskIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -248,9 +226,8 @@ type ListRemoteTasksParams struct {
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
-// ListRemoteTasks calls GET /remotes/tasks/list.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListRemoteTasks calls GET /remotes/tasks/list. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /remotes/tasks/list
 func (c *Client) ListRemoteTasks(ctx context.Context, p ListRemoteTasksParams) ([]TaskListItem, error) {
@@ -264,10 +241,8 @@ type RefreshRemoteTaskParams struct {
 	Remotes []string `json:"remotes,omitempty"` // Each 2 to 32 characters.
 }
 
-// RefreshRemoteTask calls POST /remotes/tasks/refresh.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RefreshRemoteTask calls POST /remotes/tasks/refresh. The result names the task that does the work.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /remotes/tasks/refresh
 func (c *Client) RefreshRemoteTask(ctx context.Context, p RefreshRemoteTaskParams) (UPID, error) {
@@ -291,9 +266,8 @@ type GetRemoteTaskStatisticsParams struct {
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
-// GetRemoteTaskStatistics calls GET /remotes/tasks/statistics.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetRemoteTaskStatistics calls GET /remotes/tasks/statistics. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /remotes/tasks/statistics
 func (c *Client) GetRemoteTaskStatistics(ctx context.Context, p GetRemoteTaskStatisticsParams) (*RemoteTaskStatistics, error) {
@@ -310,9 +284,7 @@ type RemoteTaskStatistics struct {
 	ByType   map[string]map[string]int64 `json:"by-type"`
 }
 
-// GetRemoteUpdateIndex calls GET /remotes/updates.
-//
-// Open to every authenticated user.
+// GetRemoteUpdateIndex calls GET /remotes/updates. Open to every authenticated user.
 //
 //api:operation GET /remotes/updates
 func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -321,10 +293,8 @@ func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]Subdirectory, erro
 	return out, err
 }
 
-// RefreshRemoteUpdate calls POST /remotes/updates/refresh.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// RefreshRemoteUpdate calls POST /remotes/updates/refresh. The result names the task that does the
+// work. Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /remotes/updates/refresh
 func (c *Client) RefreshRemoteUpdate(ctx context.Context) (UPID, error) {
@@ -333,9 +303,8 @@ func (c *Client) RefreshRemoteUpdate(ctx context.Context) (UPID, error) {
 	return out, err
 }
 
-// GetRemoteUpdateSummary calls GET /remotes/updates/summary.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetRemoteUpdateSummary calls GET /remotes/updates/summary. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /remotes/updates/summary
 func (c *Client) GetRemoteUpdateSummary(ctx context.Context) (*RemoteUpdateSummary, error) {

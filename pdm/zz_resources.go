@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetResourceIndex calls GET /resources.
-//
-// Open to every authenticated user.
+// GetResourceIndex calls GET /resources. Open to every authenticated user.
 //
 //api:operation GET /resources
 func (c *Client) GetResourceIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -87,9 +85,8 @@ type GetResourceLocationInfoParams struct {
 	View   *string `json:"view,omitempty"`    // 2 to 32 characters.
 }
 
-// GetResourceLocationInfo calls GET /resources/location-info.
-//
-// The API description does not tell what the result holds. Open to every authenticated user.
+// GetResourceLocationInfo calls GET /resources/location-info. The API description does not tell what
+// the result holds. Open to every authenticated user.
 //
 //api:operation GET /resources/location-info
 func (c *Client) GetResourceLocationInfo(ctx context.Context, p GetResourceLocationInfoParams) (json.RawMessage, error) {
@@ -126,9 +123,7 @@ type ListResourceSubscriptionsParams struct {
 	View    *string `json:"view,omitempty"`    // 2 to 32 characters.
 }
 
-// ListResourceSubscriptions calls GET /resources/subscription.
-//
-// Open to every authenticated user.
+// ListResourceSubscriptions calls GET /resources/subscription. Open to every authenticated user.
 //
 //api:operation GET /resources/subscription
 func (c *Client) ListResourceSubscriptions(ctx context.Context, p ListResourceSubscriptionsParams) ([]ResourceSubscriptionListItem, error) {
@@ -151,9 +146,8 @@ type GetResourceTopEntitiesParams struct {
 	View      *string `json:"view,omitempty"`      // 2 to 32 characters.
 }
 
-// GetResourceTopEntities calls GET /resources/top-entities.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetResourceTopEntities calls GET /resources/top-entities. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /resources/top-entities
 func (c *Client) GetResourceTopEntities(ctx context.Context, p GetResourceTopEntitiesParams) (*ResourceTopEntities, error) {

@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetAPIIndex calls GET /.
-//
-// Open to every authenticated user.
+// GetAPIIndex calls GET /. Open to every authenticated user.
 //
 //api:operation GET /
 func (c *Client) GetAPIIndex(ctx context.Context) ([]Subdirectory, error) {

@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetSDNIndex calls GET /sdn.
-//
-// Open to every authenticated user.
+// GetSDNIndex calls GET /sdn. Open to every authenticated user.
 //
 //api:operation GET /sdn
 func (c *Client) GetSDNIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -27,9 +25,8 @@ type ListSDNControllersParams struct {
 	Ty      *string  `json:"ty,omitempty"` // One of bgp, evpn, faucet, isis.
 }
 
-// ListSDNControllers calls GET /sdn/controllers.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNControllers calls GET /sdn/controllers. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /sdn/controllers
 func (c *Client) ListSDNControllers(ctx context.Context, p ListSDNControllersParams) ([]SDNControllerListItem, error) {
@@ -85,9 +82,8 @@ type ListSDNVNetsParams struct {
 	Running *bool    `json:"running,omitempty"`
 }
 
-// ListSDNVNets calls GET /sdn/vnets.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNVNets calls GET /sdn/vnets. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /sdn/vnets
 func (c *Client) ListSDNVNets(ctx context.Context, p ListSDNVNetsParams) ([]SDNVNetListItem, error) {
@@ -127,9 +123,7 @@ type CreateSDNVNetParams struct {
 	Tag     *int64                `json:"tag,omitempty"` // 1 to 16777215.
 }
 
-// CreateSDNVNet calls POST /sdn/vnets.
-//
-// The result names the task that does the work. Needs root@pam.
+// CreateSDNVNet calls POST /sdn/vnets. The result names the task that does the work. Needs root@pam.
 //
 //api:operation POST /sdn/vnets
 func (c *Client) CreateSDNVNet(ctx context.Context, p CreateSDNVNetParams) (UPID, error) {
@@ -152,9 +146,8 @@ type ListSDNZonesParams struct {
 	Ty      *string  `json:"ty,omitempty"` // One of evpn, faucet, qinq, simple, vlan, vxlan.
 }
 
-// ListSDNZones calls GET /sdn/zones.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNZones calls GET /sdn/zones. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /sdn/zones
 func (c *Client) ListSDNZones(ctx context.Context, p ListSDNZonesParams) ([]SDNZoneListItem, error) {
@@ -230,9 +223,7 @@ type CreateSDNZoneParams struct {
 	VRFVXLAN *int64                `json:"vrf-vxlan,omitempty"` // 1 to 16777215.
 }
 
-// CreateSDNZone calls POST /sdn/zones.
-//
-// The result names the task that does the work. Needs root@pam.
+// CreateSDNZone calls POST /sdn/zones. The result names the task that does the work. Needs root@pam.
 //
 //api:operation POST /sdn/zones
 func (c *Client) CreateSDNZone(ctx context.Context, p CreateSDNZoneParams) (UPID, error) {

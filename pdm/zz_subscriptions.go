@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetSubscriptionIndex calls GET /subscriptions.
-//
-// Open to every authenticated user.
+// GetSubscriptionIndex calls GET /subscriptions. Open to every authenticated user.
 //
 //api:operation GET /subscriptions
 func (c *Client) GetSubscriptionIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -24,9 +22,7 @@ type AdoptSubscriptionAllParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// AdoptSubscriptionAll calls POST /subscriptions/adopt-all.
-//
-// Needs System.Modify on /system.
+// AdoptSubscriptionAll calls POST /subscriptions/adopt-all. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/adopt-all
 func (c *Client) AdoptSubscriptionAll(ctx context.Context, p AdoptSubscriptionAllParams) ([]AdoptSubscriptionAllResult, error) {
@@ -49,9 +45,7 @@ type AdoptSubscriptionKeyParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// AdoptSubscriptionKey calls POST /subscriptions/adopt-key.
-//
-// Needs System.Modify on /system.
+// AdoptSubscriptionKey calls POST /subscriptions/adopt-key. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/adopt-key
 func (c *Client) AdoptSubscriptionKey(ctx context.Context, p AdoptSubscriptionKeyParams) error {
@@ -63,9 +57,8 @@ type ApplySubscriptionPendingParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// ApplySubscriptionPending calls POST /subscriptions/apply-pending.
-//
-// The result names the task that does the work. Needs System.Modify on /system.
+// ApplySubscriptionPending calls POST /subscriptions/apply-pending. The result names the task that
+// does the work. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/apply-pending
 func (c *Client) ApplySubscriptionPending(ctx context.Context, p ApplySubscriptionPendingParams) (UPID, error) {
@@ -74,9 +67,7 @@ func (c *Client) ApplySubscriptionPending(ctx context.Context, p ApplySubscripti
 	return out, err
 }
 
-// AutoAssignSubscriptions calls POST /subscriptions/auto-assign.
-//
-// Needs System.Modify on /system.
+// AutoAssignSubscriptions calls POST /subscriptions/auto-assign. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/auto-assign
 func (c *Client) AutoAssignSubscriptions(ctx context.Context) (*SubscriptionProposal, error) {
@@ -108,9 +99,7 @@ type BulkAssignSubscriptionsParams struct {
 	Proposal SubscriptionProposal `json:"proposal"`
 }
 
-// BulkAssignSubscriptions calls POST /subscriptions/bulk-assign.
-//
-// Needs System.Modify on /system.
+// BulkAssignSubscriptions calls POST /subscriptions/bulk-assign. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/bulk-assign
 func (c *Client) BulkAssignSubscriptions(ctx context.Context, p BulkAssignSubscriptionsParams) ([]SubscriptionAssignment, error) {
@@ -125,9 +114,7 @@ type CheckSubscriptionParams struct {
 	Remote string `json:"remote"` // 2 to 32 characters.
 }
 
-// CheckSubscription calls POST /subscriptions/check.
-//
-// Needs System.Modify on /system.
+// CheckSubscription calls POST /subscriptions/check. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/check
 func (c *Client) CheckSubscription(ctx context.Context, p CheckSubscriptionParams) error {
@@ -139,9 +126,7 @@ type ClearSubscriptionPendingParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// ClearSubscriptionPending calls POST /subscriptions/clear-pending.
-//
-// Needs System.Modify on /system.
+// ClearSubscriptionPending calls POST /subscriptions/clear-pending. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/clear-pending
 func (c *Client) ClearSubscriptionPending(ctx context.Context, p ClearSubscriptionPendingParams) (*ClearSubscriptionPendingResult, error) {
@@ -157,9 +142,7 @@ type ClearSubscriptionPendingResult struct {
 	Cleared int64 `json:"cleared"` // 0 to 4294967295.
 }
 
-// ListSubscriptionKeys calls GET /subscriptions/keys.
-//
-// Needs System.Audit on /system.
+// ListSubscriptionKeys calls GET /subscriptions/keys. Needs System.Audit on /system.
 //
 //api:operation GET /subscriptions/keys
 func (c *Client) ListSubscriptionKeys(ctx context.Context) ([]SubscriptionKey, error) {
@@ -190,9 +173,7 @@ type AddSubscriptionKeysParams struct {
 	Digest *string  `json:"digest,omitempty"`
 }
 
-// AddSubscriptionKeys calls POST /subscriptions/keys.
-//
-// Needs System.Modify on /system.
+// AddSubscriptionKeys calls POST /subscriptions/keys. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/keys
 func (c *Client) AddSubscriptionKeys(ctx context.Context, p AddSubscriptionKeysParams) (*AddSubscriptionKeysResult, error) {
@@ -214,9 +195,7 @@ type GetSubscriptionKeyParams struct {
 	Key string `json:"key"` // 15 to 18 characters.
 }
 
-// GetSubscriptionKey calls GET /subscriptions/keys/{key}.
-//
-// Needs System.Audit on /system.
+// GetSubscriptionKey calls GET /subscriptions/keys/{key}. Needs System.Audit on /system.
 //
 //api:operation GET /subscriptions/keys/{key}
 func (c *Client) GetSubscriptionKey(ctx context.Context, p GetSubscriptionKeyParams) (*SubscriptionKey, error) {
@@ -233,9 +212,7 @@ type DeleteSubscriptionKeyParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteSubscriptionKey calls DELETE /subscriptions/keys/{key}.
-//
-// Needs System.Modify on /system.
+// DeleteSubscriptionKey calls DELETE /subscriptions/keys/{key}. Needs System.Modify on /system.
 //
 //api:operation DELETE /subscriptions/keys/{key}
 func (c *Client) DeleteSubscriptionKey(ctx context.Context, p DeleteSubscriptionKeyParams) error {
@@ -250,9 +227,8 @@ type AssignSubscriptionKeyParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// AssignSubscriptionKey calls POST /subscriptions/keys/{key}/assignment.
-//
-// Needs System.Modify on /system.
+// AssignSubscriptionKey calls POST /subscriptions/keys/{key}/assignment. Needs System.Modify on
+// /system.
 //
 //api:operation POST /subscriptions/keys/{key}/assignment
 func (c *Client) AssignSubscriptionKey(ctx context.Context, p AssignSubscriptionKeyParams) error {
@@ -265,9 +241,8 @@ type UnassignSubscriptionKeyParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// UnassignSubscriptionKey calls DELETE /subscriptions/keys/{key}/assignment.
-//
-// Needs System.Modify on /system.
+// UnassignSubscriptionKey calls DELETE /subscriptions/keys/{key}/assignment. Needs System.Modify on
+// /system.
 //
 //api:operation DELETE /subscriptions/keys/{key}/assignment
 func (c *Client) UnassignSubscriptionKey(ctx context.Context, p UnassignSubscriptionKeyParams) error {
@@ -279,9 +254,7 @@ type ListSubscriptionNodeStatusParams struct {
 	MaxAge *int64 `json:"max-age,omitempty"`
 }
 
-// ListSubscriptionNodeStatus calls GET /subscriptions/node-status.
-//
-// Needs System.Audit on /system.
+// ListSubscriptionNodeStatus calls GET /subscriptions/node-status. Needs System.Audit on /system.
 //
 //api:operation GET /subscriptions/node-status
 func (c *Client) ListSubscriptionNodeStatus(ctx context.Context, p ListSubscriptionNodeStatusParams) ([]SubscriptionNodeStatusListItem, error) {
@@ -312,9 +285,7 @@ type QueueSubscriptionClearParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// QueueSubscriptionClear calls POST /subscriptions/queue-clear.
-//
-// Needs System.Modify on /system.
+// QueueSubscriptionClear calls POST /subscriptions/queue-clear. Needs System.Modify on /system.
 //
 //api:operation POST /subscriptions/queue-clear
 func (c *Client) QueueSubscriptionClear(ctx context.Context, p QueueSubscriptionClearParams) error {
@@ -328,9 +299,8 @@ type RevertSubscriptionPendingClearParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// RevertSubscriptionPendingClear calls POST /subscriptions/revert-pending-clear.
-//
-// Needs System.Modify on /system.
+// RevertSubscriptionPendingClear calls POST /subscriptions/revert-pending-clear. Needs System.Modify
+// on /system.
 //
 //api:operation POST /subscriptions/revert-pending-clear
 func (c *Client) RevertSubscriptionPendingClear(ctx context.Context, p RevertSubscriptionPendingClearParams) error {

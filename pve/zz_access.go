@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetAccessIndex calls GET /access.
-//
-// Open to every authenticated user.
+// GetAccessIndex calls GET /access. Open to every authenticated user.
 //
 //api:operation GET /access
 func (c *Client) GetAccessIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -29,9 +27,8 @@ type Subdirectory struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListACL calls GET /access/acl.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListACL calls GET /access/acl. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context) ([]ACLListItem, error) {
@@ -71,9 +68,7 @@ func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/access/acl", &p, nil)
 }
 
-// ListRealms calls GET /access/domains.
-//
-// Open to everyone, without a login.
+// ListRealms calls GET /access/domains. Open to everyone, without a login.
 //
 //api:operation GET /access/domains
 func (c *Client) ListRealms(ctx context.Context) ([]RealmListItem, error) {
@@ -139,9 +134,7 @@ type CreateRealmParams struct {
 	Verify              *bool             `json:"verify,omitempty"` // Default false.
 }
 
-// CreateRealm calls POST /access/domains.
-//
-// Needs Realm.Allocate on /access/realm.
+// CreateRealm calls POST /access/domains. Needs Realm.Allocate on /access/realm.
 //
 //api:operation POST /access/domains
 func (c *Client) CreateRealm(ctx context.Context, p CreateRealmParams) error {
@@ -164,9 +157,7 @@ type RealmSyncOptions struct {
 
 // ParseRealmSyncOptions reads the text of a RealmSyncOptions.
 func ParseRealmSyncOptions(text string) (RealmSyncOptions, error) {
-	var v RealmSyncOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[RealmSyncOptions](text)
 }
 
 // String returns the text that stands for v.
@@ -197,11 +188,7 @@ type RealmTFA struct {
 }
 
 // ParseRealmTFA reads the text of a RealmTFA.
-func ParseRealmTFA(text string) (RealmTFA, error) {
-	var v RealmTFA
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseRealmTFA(text string) (RealmTFA, error) { return parse[RealmTFA](text) }
 
 // String returns the text that stands for v.
 func (v RealmTFA) String() string { return wire.FormatProps(v, v.raw) }
@@ -220,9 +207,7 @@ type GetRealmParams struct {
 	Realm string `json:"realm"` // At most 32 characters.
 }
 
-// GetRealm calls GET /access/domains/{realm}.
-//
-// Needs Realm.Allocate or Sys.Audit on /access/realm.
+// GetRealm calls GET /access/domains/{realm}. Needs Realm.Allocate or Sys.Audit on /access/realm.
 //
 //api:operation GET /access/domains/{realm}
 func (c *Client) GetRealm(ctx context.Context, p GetRealmParams) (*Realm, error) {
@@ -328,9 +313,7 @@ type UpdateRealmParams struct {
 	Verify              *bool             `json:"verify,omitempty"`                 // Default false.
 }
 
-// UpdateRealm calls PUT /access/domains/{realm}.
-//
-// Needs Realm.Allocate on /access/realm.
+// UpdateRealm calls PUT /access/domains/{realm}. Needs Realm.Allocate on /access/realm.
 //
 //api:operation PUT /access/domains/{realm}
 func (c *Client) UpdateRealm(ctx context.Context, p UpdateRealmParams) error {
@@ -342,9 +325,7 @@ type DeleteRealmParams struct {
 	Realm string `json:"realm"` // At most 32 characters.
 }
 
-// DeleteRealm calls DELETE /access/domains/{realm}.
-//
-// Needs Realm.Allocate on /access/realm.
+// DeleteRealm calls DELETE /access/domains/{realm}. Needs Realm.Allocate on /access/realm.
 //
 //api:operation DELETE /access/domains/{realm}
 func (c *Client) DeleteRealm(ctx context.Context, p DeleteRealmParams) error {
@@ -362,10 +343,9 @@ type SyncRealmParams struct {
 	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
 }
 
-// SyncRealm calls POST /access/domains/{realm}/sync.
-//
-// The result names the task that does the work. Needs Realm.AllocateUser on /access/realm/{realm} and
-// User.Modify on /access/groups. The server checks more.
+// SyncRealm calls POST /access/domains/{realm}/sync. The result names the task that does the work.
+// Needs Realm.AllocateUser on /access/realm/{realm} and User.Modify on /access/groups. The server
+// checks more.
 //
 //api:operation POST /access/domains/{realm}/sync
 func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error) {
@@ -374,9 +354,8 @@ func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error)
 	return out, err
 }
 
-// ListGroups calls GET /access/groups.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListGroups calls GET /access/groups. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/groups
 func (c *Client) ListGroups(ctx context.Context) ([]GroupListItem, error) {
@@ -400,9 +379,7 @@ type CreateGroupParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreateGroup calls POST /access/groups.
-//
-// Needs Group.Allocate on /access/groups.
+// CreateGroup calls POST /access/groups. Needs Group.Allocate on /access/groups.
 //
 //api:operation POST /access/groups
 func (c *Client) CreateGroup(ctx context.Context, p CreateGroupParams) error {
@@ -414,9 +391,7 @@ type GetGroupParams struct {
 	GroupID string `json:"groupid"`
 }
 
-// GetGroup calls GET /access/groups/{groupid}.
-//
-// Needs Sys.Audit or Group.Allocate on /access/groups.
+// GetGroup calls GET /access/groups/{groupid}. Needs Sys.Audit or Group.Allocate on /access/groups.
 //
 //api:operation GET /access/groups/{groupid}
 func (c *Client) GetGroup(ctx context.Context, p GetGroupParams) (*Group, error) {
@@ -439,9 +414,7 @@ type UpdateGroupParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// UpdateGroup calls PUT /access/groups/{groupid}.
-//
-// Needs Group.Allocate on /access/groups.
+// UpdateGroup calls PUT /access/groups/{groupid}. Needs Group.Allocate on /access/groups.
 //
 //api:operation PUT /access/groups/{groupid}
 func (c *Client) UpdateGroup(ctx context.Context, p UpdateGroupParams) error {
@@ -453,18 +426,14 @@ type DeleteGroupParams struct {
 	GroupID string `json:"groupid"`
 }
 
-// DeleteGroup calls DELETE /access/groups/{groupid}.
-//
-// Needs Group.Allocate on /access/groups.
+// DeleteGroup calls DELETE /access/groups/{groupid}. Needs Group.Allocate on /access/groups.
 //
 //api:operation DELETE /access/groups/{groupid}
 func (c *Client) DeleteGroup(ctx context.Context, p DeleteGroupParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/access/groups/{groupid}", &p, nil)
 }
 
-// GetOpenIDIndex calls GET /access/openid.
-//
-// Open to every authenticated user.
+// GetOpenIDIndex calls GET /access/openid. Open to every authenticated user.
 //
 //api:operation GET /access/openid
 func (c *Client) GetOpenIDIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -479,9 +448,7 @@ type GetOpenIDAuthURLParams struct {
 	RedirectURL string `json:"redirect-url"` // At most 255 characters.
 }
 
-// GetOpenIDAuthURL calls POST /access/openid/auth-url.
-//
-// Open to everyone, without a login.
+// GetOpenIDAuthURL calls POST /access/openid/auth-url. Open to everyone, without a login.
 //
 //api:operation POST /access/openid/auth-url
 func (c *Client) GetOpenIDAuthURL(ctx context.Context, p GetOpenIDAuthURLParams) (string, error) {
@@ -497,9 +464,7 @@ type LoginOpenIDParams struct {
 	State       string `json:"state"`        // At most 1024 characters.
 }
 
-// LoginOpenID calls POST /access/openid/login.
-//
-// Open to everyone, without a login.
+// LoginOpenID calls POST /access/openid/login. Open to everyone, without a login.
 //
 //api:operation POST /access/openid/login
 func (c *Client) LoginOpenID(ctx context.Context, p LoginOpenIDParams) (*LoginOpenIDResult, error) {
@@ -528,10 +493,9 @@ type ChangePasswordParams struct {
 	ConfirmationPassword *string `json:"confirmation-password,omitempty"` // 5 to 64 characters.
 }
 
-// ChangePassword calls PUT /access/password.
-//
-// Needs being the user {userid}, or (Realm.AllocateUser on the realm of {userid} and User.Modify on a
-// group of {userid}). The server checks more. Refuses API tokens.
+// ChangePassword calls PUT /access/password. Needs being the user {userid}, or (Realm.AllocateUser on
+// the realm of {userid} and User.Modify on a group of {userid}). The server checks more. Refuses API
+// tokens.
 //
 //api:operation PUT /access/password
 func (c *Client) ChangePassword(ctx context.Context, p ChangePasswordParams) error {
@@ -557,9 +521,7 @@ func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (ma
 	return out, err
 }
 
-// ListRoles calls GET /access/roles.
-//
-// Open to every authenticated user.
+// ListRoles calls GET /access/roles. Open to every authenticated user.
 //
 //api:operation GET /access/roles
 func (c *Client) ListRoles(ctx context.Context) ([]RoleListItem, error) {
@@ -583,9 +545,7 @@ type CreateRoleParams struct {
 	Privs  []string `json:"privs,omitempty" px:"list"`
 }
 
-// CreateRole calls POST /access/roles.
-//
-// Needs Sys.Modify on /access.
+// CreateRole calls POST /access/roles. Needs Sys.Modify on /access.
 //
 //api:operation POST /access/roles
 func (c *Client) CreateRole(ctx context.Context, p CreateRoleParams) error {
@@ -597,9 +557,7 @@ type GetRoleParams struct {
 	RoleID string `json:"roleid"`
 }
 
-// GetRole calls GET /access/roles/{roleid}.
-//
-// Open to every authenticated user.
+// GetRole calls GET /access/roles/{roleid}. Open to every authenticated user.
 //
 //api:operation GET /access/roles/{roleid}
 func (c *Client) GetRole(ctx context.Context, p GetRoleParams) (map[string]bool, error) {
@@ -615,9 +573,7 @@ type UpdateRoleParams struct {
 	Privs  []string `json:"privs,omitempty" px:"list"`
 }
 
-// UpdateRole calls PUT /access/roles/{roleid}.
-//
-// Needs Sys.Modify on /access.
+// UpdateRole calls PUT /access/roles/{roleid}. Needs Sys.Modify on /access.
 //
 //api:operation PUT /access/roles/{roleid}
 func (c *Client) UpdateRole(ctx context.Context, p UpdateRoleParams) error {
@@ -629,18 +585,15 @@ type DeleteRoleParams struct {
 	RoleID string `json:"roleid"`
 }
 
-// DeleteRole calls DELETE /access/roles/{roleid}.
-//
-// Needs Sys.Modify on /access.
+// DeleteRole calls DELETE /access/roles/{roleid}. Needs Sys.Modify on /access.
 //
 //api:operation DELETE /access/roles/{roleid}
 func (c *Client) DeleteRole(ctx context.Context, p DeleteRoleParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/access/roles/{roleid}", &p, nil)
 }
 
-// ListTFA calls GET /access/tfa.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListTFA calls GET /access/tfa. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/tfa
 func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
@@ -675,9 +628,8 @@ type ListUserTFAEntriesParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// ListUserTFAEntries calls GET /access/tfa/{userid}.
-//
-// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
+// ListUserTFAEntries calls GET /access/tfa/{userid}. Needs being the user {userid}, or User.Modify and
+// Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/tfa/{userid}
 func (c *Client) ListUserTFAEntries(ctx context.Context, p ListUserTFAEntriesParams) ([]TFAEntry, error) {
@@ -697,9 +649,8 @@ type AddTFAEntryParams struct {
 	Value       *string `json:"value,omitempty"`
 }
 
-// AddTFAEntry calls POST /access/tfa/{userid}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}. Refuses API tokens.
+// AddTFAEntry calls POST /access/tfa/{userid}. Needs being the user {userid} or User.Modify on a group
+// of {userid}. Refuses API tokens.
 //
 //api:operation POST /access/tfa/{userid}
 func (c *Client) AddTFAEntry(ctx context.Context, p AddTFAEntryParams) (*AddTFAEntryResult, error) {
@@ -725,9 +676,8 @@ type GetTFAEntryParams struct {
 	ID     string `json:"id"`
 }
 
-// GetTFAEntry calls GET /access/tfa/{userid}/{id}.
-//
-// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
+// GetTFAEntry calls GET /access/tfa/{userid}/{id}. Needs being the user {userid}, or User.Modify and
+// Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/tfa/{userid}/{id}
 func (c *Client) GetTFAEntry(ctx context.Context, p GetTFAEntryParams) (*TFAEntry, error) {
@@ -747,9 +697,8 @@ type UpdateTFAEntryParams struct {
 	Password    *string `json:"password,omitempty"` // 5 to 64 characters.
 }
 
-// UpdateTFAEntry calls PUT /access/tfa/{userid}/{id}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}. Refuses API tokens.
+// UpdateTFAEntry calls PUT /access/tfa/{userid}/{id}. Needs being the user {userid} or User.Modify on
+// a group of {userid}. Refuses API tokens.
 //
 //api:operation PUT /access/tfa/{userid}/{id}
 func (c *Client) UpdateTFAEntry(ctx context.Context, p UpdateTFAEntryParams) error {
@@ -763,9 +712,8 @@ type DeleteTFAEntryParams struct {
 	Password *string `json:"password,omitempty"` // 5 to 64 characters.
 }
 
-// DeleteTFAEntry calls DELETE /access/tfa/{userid}/{id}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}. Refuses API tokens.
+// DeleteTFAEntry calls DELETE /access/tfa/{userid}/{id}. Needs being the user {userid} or User.Modify
+// on a group of {userid}. Refuses API tokens.
 //
 //api:operation DELETE /access/tfa/{userid}/{id}
 func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) error {
@@ -828,9 +776,8 @@ type ListUsersParams struct {
 	Full    *bool `json:"full,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListUsers calls GET /access/users. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {
@@ -882,10 +829,8 @@ type CreateUserParams struct {
 	Password  *string  `json:"password,omitempty"` // 8 to 64 characters.
 }
 
-// CreateUser calls POST /access/users.
-//
-// Needs Realm.AllocateUser on the realm of {userid} and User.Modify on a group of {userid}. The server
-// checks more.
+// CreateUser calls POST /access/users. Needs Realm.AllocateUser on the realm of {userid} and
+// User.Modify on a group of {userid}. The server checks more.
 //
 //api:operation POST /access/users
 func (c *Client) CreateUser(ctx context.Context, p CreateUserParams) error {
@@ -897,9 +842,7 @@ type GetUserParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// GetUser calls GET /access/users/{userid}.
-//
-// Needs User.Modify and Sys.Audit on a group of {userid}.
+// GetUser calls GET /access/users/{userid}. Needs User.Modify and Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}
 func (c *Client) GetUser(ctx context.Context, p GetUserParams) (*User, error) {
@@ -946,9 +889,7 @@ type UpdateUserParams struct {
 	LastName  *string  `json:"lastname,omitempty"` // At most 1024 characters.
 }
 
-// UpdateUser calls PUT /access/users/{userid}.
-//
-// Needs User.Modify on a group of {userid}.
+// UpdateUser calls PUT /access/users/{userid}. Needs User.Modify on a group of {userid}.
 //
 //api:operation PUT /access/users/{userid}
 func (c *Client) UpdateUser(ctx context.Context, p UpdateUserParams) error {
@@ -960,9 +901,8 @@ type DeleteUserParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// DeleteUser calls DELETE /access/users/{userid}.
-//
-// Needs Realm.AllocateUser on the realm of {userid} and User.Modify on a group of {userid}.
+// DeleteUser calls DELETE /access/users/{userid}. Needs Realm.AllocateUser on the realm of {userid}
+// and User.Modify on a group of {userid}.
 //
 //api:operation DELETE /access/users/{userid}
 func (c *Client) DeleteUser(ctx context.Context, p DeleteUserParams) error {
@@ -975,9 +915,8 @@ type GetUserTFAParams struct {
 	Multiple *bool  `json:"multiple,omitempty"` // Default false.
 }
 
-// GetUserTFA calls GET /access/users/{userid}/tfa.
-//
-// Needs being the user {userid}, or User.Modify and Sys.Audit on a group of {userid}.
+// GetUserTFA calls GET /access/users/{userid}/tfa. Needs being the user {userid}, or User.Modify and
+// Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}/tfa
 func (c *Client) GetUserTFA(ctx context.Context, p GetUserTFAParams) (*UserTFA, error) {
@@ -1000,9 +939,8 @@ type ListUserTokensParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// ListUserTokens calls GET /access/users/{userid}/token.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}.
+// ListUserTokens calls GET /access/users/{userid}/token. Needs being the user {userid} or User.Modify
+// on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}/token
 func (c *Client) ListUserTokens(ctx context.Context, p ListUserTokensParams) ([]UserTokenListItem, error) {
@@ -1017,9 +955,8 @@ type GetUserTokenParams struct {
 	TokenID string `json:"tokenid"`
 }
 
-// GetUserToken calls GET /access/users/{userid}/token/{tokenid}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}.
+// GetUserToken calls GET /access/users/{userid}/token/{tokenid}. Needs being the user {userid} or
+// User.Modify on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}/token/{tokenid}
 func (c *Client) GetUserToken(ctx context.Context, p GetUserTokenParams) (*UserToken, error) {
@@ -1072,9 +1009,8 @@ type UpdateUserTokenParams struct {
 	Regenerate *bool    `json:"regenerate,omitempty"`       // Default false. Since 9.2.
 }
 
-// UpdateUserToken calls PUT /access/users/{userid}/token/{tokenid}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}.
+// UpdateUserToken calls PUT /access/users/{userid}/token/{tokenid}. Needs being the user {userid} or
+// User.Modify on a group of {userid}.
 //
 //api:operation PUT /access/users/{userid}/token/{tokenid}
 func (c *Client) UpdateUserToken(ctx context.Context, p UpdateUserTokenParams) (*UpdateUserTokenResult, error) {
@@ -1102,9 +1038,8 @@ type DeleteUserTokenParams struct {
 	TokenID string `json:"tokenid"`
 }
 
-// DeleteUserToken calls DELETE /access/users/{userid}/token/{tokenid}.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}.
+// DeleteUserToken calls DELETE /access/users/{userid}/token/{tokenid}. Needs being the user {userid}
+// or User.Modify on a group of {userid}.
 //
 //api:operation DELETE /access/users/{userid}/token/{tokenid}
 func (c *Client) DeleteUserToken(ctx context.Context, p DeleteUserTokenParams) error {
@@ -1116,9 +1051,7 @@ type UnlockUserTFAParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// UnlockUserTFA calls PUT /access/users/{userid}/unlock-tfa.
-//
-// Needs User.Modify on a group of {userid}.
+// UnlockUserTFA calls PUT /access/users/{userid}/unlock-tfa. Needs User.Modify on a group of {userid}.
 //
 //api:operation PUT /access/users/{userid}/unlock-tfa
 func (c *Client) UnlockUserTFA(ctx context.Context, p UnlockUserTFAParams) (bool, error) {
@@ -1136,9 +1069,7 @@ type VerifyVNCTicketParams struct {
 	Port      *int64   `json:"port,omitempty"`
 }
 
-// VerifyVNCTicket calls POST /access/vncticket.
-//
-// Open to everyone, without a login. Since 9.1.
+// VerifyVNCTicket calls POST /access/vncticket. Open to everyone, without a login. Since 9.1.
 //
 //api:operation POST /access/vncticket
 func (c *Client) VerifyVNCTicket(ctx context.Context, p VerifyVNCTicketParams) error {

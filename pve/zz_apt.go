@@ -14,9 +14,7 @@ type GetAPTIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetAPTIndex calls GET /nodes/{node}/apt.
-//
-// Open to every authenticated user.
+// GetAPTIndex calls GET /nodes/{node}/apt. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/apt
 func (c *Client) GetAPTIndex(ctx context.Context, p GetAPTIndexParams) ([]APTIndex, error) {
@@ -39,9 +37,7 @@ type GetAPTChangelogParams struct {
 	Version *string `json:"version,omitempty"`
 }
 
-// GetAPTChangelog calls GET /nodes/{node}/apt/changelog.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// GetAPTChangelog calls GET /nodes/{node}/apt/changelog. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/apt/changelog
 func (c *Client) GetAPTChangelog(ctx context.Context, p GetAPTChangelogParams) (string, error) {
@@ -55,9 +51,7 @@ type GetAPTRepositoriesParams struct {
 	Node string `json:"node"`
 }
 
-// GetAPTRepositories calls GET /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetAPTRepositories calls GET /nodes/{node}/apt/repositories. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/apt/repositories
 func (c *Client) GetAPTRepositories(ctx context.Context, p GetAPTRepositoriesParams) (*APTRepositories, error) {
@@ -148,9 +142,7 @@ type ChangeAPTRepositoryParams struct {
 	Enabled *bool   `json:"enabled,omitempty"`
 }
 
-// ChangeAPTRepository calls POST /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// ChangeAPTRepository calls POST /nodes/{node}/apt/repositories. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/apt/repositories
 func (c *Client) ChangeAPTRepository(ctx context.Context, p ChangeAPTRepositoryParams) error {
@@ -164,9 +156,7 @@ type AddAPTRepositoryParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 80 characters.
 }
 
-// AddAPTRepository calls PUT /nodes/{node}/apt/repositories.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// AddAPTRepository calls PUT /nodes/{node}/apt/repositories. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/apt/repositories
 func (c *Client) AddAPTRepository(ctx context.Context, p AddAPTRepositoryParams) error {
@@ -178,9 +168,7 @@ type ListAPTUpdatesParams struct {
 	Node string `json:"node"`
 }
 
-// ListAPTUpdates calls GET /nodes/{node}/apt/update.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// ListAPTUpdates calls GET /nodes/{node}/apt/update. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/apt/update
 func (c *Client) ListAPTUpdates(ctx context.Context, p ListAPTUpdatesParams) ([]APTUpdateListItem, error) {
@@ -212,9 +200,8 @@ type UpdateAPTDatabaseParams struct {
 	Quiet  *bool  `json:"quiet,omitempty"`  // Default false.
 }
 
-// UpdateAPTDatabase calls POST /nodes/{node}/apt/update.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// UpdateAPTDatabase calls POST /nodes/{node}/apt/update. The result names the task that does the work.
+// Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/apt/update
 func (c *Client) UpdateAPTDatabase(ctx context.Context, p UpdateAPTDatabaseParams) (UPID, error) {
@@ -228,9 +215,7 @@ type ListAPTVersionsParams struct {
 	Node string `json:"node"`
 }
 
-// ListAPTVersions calls GET /nodes/{node}/apt/versions.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// ListAPTVersions calls GET /nodes/{node}/apt/versions. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/apt/versions
 func (c *Client) ListAPTVersions(ctx context.Context, p ListAPTVersionsParams) ([]APTVersionListItem, error) {

@@ -16,9 +16,7 @@ type GetCephIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephIndex calls GET /nodes/{node}/ceph.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephIndex calls GET /nodes/{node}/ceph. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph
 func (c *Client) GetCephIndex(ctx context.Context, p GetCephIndexParams) ([]CephIndex, error) {
@@ -39,9 +37,7 @@ type GetCephConfigIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephConfigIndex calls GET /nodes/{node}/ceph/cfg.
-//
-// Open to every authenticated user.
+// GetCephConfigIndex calls GET /nodes/{node}/ceph/cfg. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/ceph/cfg
 func (c *Client) GetCephConfigIndex(ctx context.Context, p GetCephConfigIndexParams) ([]CephConfigIndex, error) {
@@ -62,9 +58,7 @@ type GetCephConfigDBParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephConfigDB calls GET /nodes/{node}/ceph/cfg/db.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephConfigDB calls GET /nodes/{node}/ceph/cfg/db. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cfg/db
 func (c *Client) GetCephConfigDB(ctx context.Context, p GetCephConfigDBParams) ([]CephConfigDBItem, error) {
@@ -90,9 +84,7 @@ type GetCephConfigRawParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephConfigRaw calls GET /nodes/{node}/ceph/cfg/raw.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephConfigRaw calls GET /nodes/{node}/ceph/cfg/raw. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cfg/raw
 func (c *Client) GetCephConfigRaw(ctx context.Context, p GetCephConfigRawParams) (string, error) {
@@ -107,9 +99,7 @@ type GetCephConfigValueParams struct {
 	ConfigKeys string `json:"config-keys"` // At most 4096 characters.
 }
 
-// GetCephConfigValue calls GET /nodes/{node}/ceph/cfg/value.
-//
-// Needs Sys.Audit on /.
+// GetCephConfigValue calls GET /nodes/{node}/ceph/cfg/value. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cfg/value
 func (c *Client) GetCephConfigValue(ctx context.Context, p GetCephConfigValueParams) (map[string]map[string]string, error) {
@@ -126,9 +116,7 @@ type GetCephCmdSafetyParams struct {
 	Service string `json:"service"` // One of osd, mon, mds.
 }
 
-// GetCephCmdSafety calls GET /nodes/{node}/ceph/cmd-safety.
-//
-// Needs Sys.Audit on /.
+// GetCephCmdSafety calls GET /nodes/{node}/ceph/cmd-safety. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/cmd-safety
 func (c *Client) GetCephCmdSafety(ctx context.Context, p GetCephCmdSafetyParams) (*CephCmdSafety, error) {
@@ -150,9 +138,7 @@ type GetCephCrushParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephCrush calls GET /nodes/{node}/ceph/crush.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephCrush calls GET /nodes/{node}/ceph/crush. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/crush
 func (c *Client) GetCephCrush(ctx context.Context, p GetCephCrushParams) (string, error) {
@@ -166,9 +152,7 @@ type ListCephFSsParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephFSs calls GET /nodes/{node}/ceph/fs.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephFSs calls GET /nodes/{node}/ceph/fs. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/fs
 func (c *Client) ListCephFSs(ctx context.Context, p ListCephFSsParams) ([]CephFSListItem, error) {
@@ -197,9 +181,8 @@ type CreateCephFSParams struct {
 	PGNum      *int64 `json:"pg_num,omitempty"`      // 8 to 32768. Default 128.
 }
 
-// CreateCephFS calls POST /nodes/{node}/ceph/fs/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// CreateCephFS calls POST /nodes/{node}/ceph/fs/{name}. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/fs/{name}
 func (c *Client) CreateCephFS(ctx context.Context, p CreateCephFSParams) (UPID, error) {
@@ -216,9 +199,8 @@ type DeleteCephFSParams struct {
 	RemoveStorages *bool  `json:"remove-storages,omitempty"` // Default false.
 }
 
-// DeleteCephFS calls DELETE /nodes/{node}/ceph/fs/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. Since 9.2.
+// DeleteCephFS calls DELETE /nodes/{node}/ceph/fs/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /. Since 9.2.
 //
 //api:operation DELETE /nodes/{node}/ceph/fs/{name}
 func (c *Client) DeleteCephFS(ctx context.Context, p DeleteCephFSParams) (UPID, error) {
@@ -238,9 +220,7 @@ type InitCephParams struct {
 	Size           *int64  `json:"size,omitempty"`            // 1 to 7. Default 3.
 }
 
-// InitCeph calls POST /nodes/{node}/ceph/init.
-//
-// Needs Sys.Modify on /.
+// InitCeph calls POST /nodes/{node}/ceph/init. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/init
 func (c *Client) InitCeph(ctx context.Context, p InitCephParams) error {
@@ -254,9 +234,7 @@ type ListCephLogParams struct {
 	Start *int64 `json:"start,omitempty"` // At least 0.
 }
 
-// ListCephLog calls GET /nodes/{node}/ceph/log.
-//
-// Needs Sys.Syslog on /nodes/{node}.
+// ListCephLog calls GET /nodes/{node}/ceph/log. Needs Sys.Syslog on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/ceph/log
 func (c *Client) ListCephLog(ctx context.Context, p ListCephLogParams) ([]LogLine, error) {
@@ -278,9 +256,7 @@ type ListCephMDSsParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephMDSs calls GET /nodes/{node}/ceph/mds.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephMDSs calls GET /nodes/{node}/ceph/mds. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/mds
 func (c *Client) ListCephMDSs(ctx context.Context, p ListCephMDSsParams) ([]CephMDSListItem, error) {
@@ -313,9 +289,8 @@ type CreateCephMDSParams struct {
 	HotStandby *bool  `json:"hotstandby,omitempty"` // Default false.
 }
 
-// CreateCephMDS calls POST /nodes/{node}/ceph/mds/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// CreateCephMDS calls POST /nodes/{node}/ceph/mds/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/mds/{name}
 func (c *Client) CreateCephMDS(ctx context.Context, p CreateCephMDSParams) (UPID, error) {
@@ -330,9 +305,8 @@ type DeleteCephMDSParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteCephMDS calls DELETE /nodes/{node}/ceph/mds/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// DeleteCephMDS calls DELETE /nodes/{node}/ceph/mds/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation DELETE /nodes/{node}/ceph/mds/{name}
 func (c *Client) DeleteCephMDS(ctx context.Context, p DeleteCephMDSParams) (UPID, error) {
@@ -346,9 +320,7 @@ type ListCephMgrsParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephMgrs calls GET /nodes/{node}/ceph/mgr.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephMgrs calls GET /nodes/{node}/ceph/mgr. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/mgr
 func (c *Client) ListCephMgrs(ctx context.Context, p ListCephMgrsParams) ([]CephMgrListItem, error) {
@@ -377,9 +349,8 @@ type CreateCephMgrParams struct {
 	ID   string `json:"id"` // At most 200 characters. Default nodename.
 }
 
-// CreateCephMgr calls POST /nodes/{node}/ceph/mgr/{id}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// CreateCephMgr calls POST /nodes/{node}/ceph/mgr/{id}. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/mgr/{id}
 func (c *Client) CreateCephMgr(ctx context.Context, p CreateCephMgrParams) (UPID, error) {
@@ -394,9 +365,8 @@ type DeleteCephMgrParams struct {
 	ID   string `json:"id"`
 }
 
-// DeleteCephMgr calls DELETE /nodes/{node}/ceph/mgr/{id}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// DeleteCephMgr calls DELETE /nodes/{node}/ceph/mgr/{id}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation DELETE /nodes/{node}/ceph/mgr/{id}
 func (c *Client) DeleteCephMgr(ctx context.Context, p DeleteCephMgrParams) (UPID, error) {
@@ -410,9 +380,7 @@ type ListCephMonsParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephMons calls GET /nodes/{node}/ceph/mon.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephMons calls GET /nodes/{node}/ceph/mon. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/mon
 func (c *Client) ListCephMons(ctx context.Context, p ListCephMonsParams) ([]CephMonListItem, error) {
@@ -444,9 +412,8 @@ type CreateCephMonParams struct {
 	MonAddress []string `json:"mon-address,omitempty" px:"list"`
 }
 
-// CreateCephMon calls POST /nodes/{node}/ceph/mon/{monid}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// CreateCephMon calls POST /nodes/{node}/ceph/mon/{monid}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/mon/{monid}
 func (c *Client) CreateCephMon(ctx context.Context, p CreateCephMonParams) (UPID, error) {
@@ -461,9 +428,8 @@ type DeleteCephMonParams struct {
 	MonID string `json:"monid"`
 }
 
-// DeleteCephMon calls DELETE /nodes/{node}/ceph/mon/{monid}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// DeleteCephMon calls DELETE /nodes/{node}/ceph/mon/{monid}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation DELETE /nodes/{node}/ceph/mon/{monid}
 func (c *Client) DeleteCephMon(ctx context.Context, p DeleteCephMonParams) (UPID, error) {
@@ -477,9 +443,7 @@ type GetCephOSDTreeParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephOSDTree calls GET /nodes/{node}/ceph/osd.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephOSDTree calls GET /nodes/{node}/ceph/osd. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/osd
 func (c *Client) GetCephOSDTree(ctx context.Context, p GetCephOSDTreeParams) (*CephOSDTree, error) {
@@ -511,9 +475,8 @@ type CreateCephOSDParams struct {
 	WALDevSize       *float64 `json:"wal_dev_size,omitempty"` // At least 0.5. Needs wal_dev as well.
 }
 
-// CreateCephOSD calls POST /nodes/{node}/ceph/osd.
-//
-// The result names the task that does the work. Needs root@pam.
+// CreateCephOSD calls POST /nodes/{node}/ceph/osd. The result names the task that does the work. Needs
+// root@pam.
 //
 //api:operation POST /nodes/{node}/ceph/osd
 func (c *Client) CreateCephOSD(ctx context.Context, p CreateCephOSDParams) (UPID, error) {
@@ -528,9 +491,7 @@ type GetCephOSDIndexParams struct {
 	OSDID int64  `json:"osdid"`
 }
 
-// GetCephOSDIndex calls GET /nodes/{node}/ceph/osd/{osdid}.
-//
-// Open to every authenticated user.
+// GetCephOSDIndex calls GET /nodes/{node}/ceph/osd/{osdid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/ceph/osd/{osdid}
 func (c *Client) GetCephOSDIndex(ctx context.Context, p GetCephOSDIndexParams) ([]CephOSDIndex, error) {
@@ -553,9 +514,8 @@ type DeleteCephOSDParams struct {
 	Cleanup *bool  `json:"cleanup,omitempty"` // Default false.
 }
 
-// DeleteCephOSD calls DELETE /nodes/{node}/ceph/osd/{osdid}.
-//
-// The result names the task that does the work. Needs root@pam.
+// DeleteCephOSD calls DELETE /nodes/{node}/ceph/osd/{osdid}. The result names the task that does the
+// work. Needs root@pam.
 //
 //api:operation DELETE /nodes/{node}/ceph/osd/{osdid}
 func (c *Client) DeleteCephOSD(ctx context.Context, p DeleteCephOSDParams) (UPID, error) {
@@ -570,9 +530,7 @@ type MarkCephOSDInParams struct {
 	OSDID int64  `json:"osdid"`
 }
 
-// MarkCephOSDIn calls POST /nodes/{node}/ceph/osd/{osdid}/in.
-//
-// Needs Sys.Modify on /.
+// MarkCephOSDIn calls POST /nodes/{node}/ceph/osd/{osdid}/in. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/osd/{osdid}/in
 func (c *Client) MarkCephOSDIn(ctx context.Context, p MarkCephOSDInParams) error {
@@ -586,9 +544,7 @@ type GetCephOSDLVInfoParams struct {
 	Type  *string `json:"type,omitempty"` // One of block, db, wal. Default block.
 }
 
-// GetCephOSDLVInfo calls GET /nodes/{node}/ceph/osd/{osdid}/lv-info.
-//
-// Needs Sys.Audit on /.
+// GetCephOSDLVInfo calls GET /nodes/{node}/ceph/osd/{osdid}/lv-info. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/osd/{osdid}/lv-info
 func (c *Client) GetCephOSDLVInfo(ctx context.Context, p GetCephOSDLVInfoParams) (*CephOSDLVInfo, error) {
@@ -617,9 +573,7 @@ type GetCephOSDMetadataParams struct {
 	OSDID int64  `json:"osdid"`
 }
 
-// GetCephOSDMetadata calls GET /nodes/{node}/ceph/osd/{osdid}/metadata.
-//
-// Needs Sys.Audit on /.
+// GetCephOSDMetadata calls GET /nodes/{node}/ceph/osd/{osdid}/metadata. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/osd/{osdid}/metadata
 func (c *Client) GetCephOSDMetadata(ctx context.Context, p GetCephOSDMetadataParams) (*CephOSDMetadata, error) {
@@ -674,9 +628,7 @@ type MarkCephOSDOutParams struct {
 	OSDID int64  `json:"osdid"`
 }
 
-// MarkCephOSDOut calls POST /nodes/{node}/ceph/osd/{osdid}/out.
-//
-// Needs Sys.Modify on /.
+// MarkCephOSDOut calls POST /nodes/{node}/ceph/osd/{osdid}/out. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/osd/{osdid}/out
 func (c *Client) MarkCephOSDOut(ctx context.Context, p MarkCephOSDOutParams) error {
@@ -690,9 +642,7 @@ type ScrubCephOSDParams struct {
 	Deep  *bool  `json:"deep,omitempty"` // Default false.
 }
 
-// ScrubCephOSD calls POST /nodes/{node}/ceph/osd/{osdid}/scrub.
-//
-// Needs Sys.Modify on /.
+// ScrubCephOSD calls POST /nodes/{node}/ceph/osd/{osdid}/scrub. Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/osd/{osdid}/scrub
 func (c *Client) ScrubCephOSD(ctx context.Context, p ScrubCephOSDParams) error {
@@ -704,9 +654,7 @@ type ListCephPoolsParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephPools calls GET /nodes/{node}/ceph/pool.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephPools calls GET /nodes/{node}/ceph/pool. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/pool
 func (c *Client) ListCephPools(ctx context.Context, p ListCephPoolsParams) ([]CephPoolListItem, error) {
@@ -755,9 +703,8 @@ type CreateCephPoolParams struct {
 	TargetSizeRatio *float64                     `json:"target_size_ratio,omitempty"`
 }
 
-// CreateCephPool calls POST /nodes/{node}/ceph/pool.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// CreateCephPool calls POST /nodes/{node}/ceph/pool. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/pool
 func (c *Client) CreateCephPool(ctx context.Context, p CreateCephPoolParams) (UPID, error) {
@@ -782,9 +729,7 @@ type CreateCephPoolErasureCoding struct {
 
 // ParseCreateCephPoolErasureCoding reads the text of a CreateCephPoolErasureCoding.
 func ParseCreateCephPoolErasureCoding(text string) (CreateCephPoolErasureCoding, error) {
-	var v CreateCephPoolErasureCoding
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[CreateCephPoolErasureCoding](text)
 }
 
 // String returns the text that stands for v.
@@ -807,9 +752,7 @@ type GetCephPoolIndexParams struct {
 	Name string `json:"name"`
 }
 
-// GetCephPoolIndex calls GET /nodes/{node}/ceph/pool/{name}.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephPoolIndex calls GET /nodes/{node}/ceph/pool/{name}. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/pool/{name}
 func (c *Client) GetCephPoolIndex(ctx context.Context, p GetCephPoolIndexParams) ([]CephPoolIndex, error) {
@@ -840,9 +783,8 @@ type UpdateCephPoolParams struct {
 	TargetSizeRatio *float64 `json:"target_size_ratio,omitempty"`
 }
 
-// UpdateCephPool calls PUT /nodes/{node}/ceph/pool/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// UpdateCephPool calls PUT /nodes/{node}/ceph/pool/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation PUT /nodes/{node}/ceph/pool/{name}
 func (c *Client) UpdateCephPool(ctx context.Context, p UpdateCephPoolParams) (UPID, error) {
@@ -860,9 +802,8 @@ type DeleteCephPoolParams struct {
 	RemoveStorages  *bool  `json:"remove_storages,omitempty"`  // Default false.
 }
 
-// DeleteCephPool calls DELETE /nodes/{node}/ceph/pool/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// DeleteCephPool calls DELETE /nodes/{node}/ceph/pool/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /.
 //
 //api:operation DELETE /nodes/{node}/ceph/pool/{name}
 func (c *Client) DeleteCephPool(ctx context.Context, p DeleteCephPoolParams) (UPID, error) {
@@ -878,9 +819,8 @@ type GetCephPoolStatusParams struct {
 	Verbose *bool  `json:"verbose,omitempty"` // Default false.
 }
 
-// GetCephPoolStatus calls GET /nodes/{node}/ceph/pool/{name}/status.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetCephPoolStatus calls GET /nodes/{node}/ceph/pool/{name}/status. Needs Sys.Audit or
+// Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/pool/{name}/status
 func (c *Client) GetCephPoolStatus(ctx context.Context, p GetCephPoolStatusParams) (*CephPoolStatus, error) {
@@ -927,9 +867,8 @@ type RestartCephParams struct {
 	Service *string `json:"service,omitempty"` // Default ceph.target.
 }
 
-// RestartCeph calls POST /nodes/{node}/ceph/restart.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// RestartCeph calls POST /nodes/{node}/ceph/restart. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/restart
 func (c *Client) RestartCeph(ctx context.Context, p RestartCephParams) (UPID, error) {
@@ -943,9 +882,7 @@ type ListCephRulesParams struct {
 	Node string `json:"node"`
 }
 
-// ListCephRules calls GET /nodes/{node}/ceph/rules.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// ListCephRules calls GET /nodes/{node}/ceph/rules. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/rules
 func (c *Client) ListCephRules(ctx context.Context, p ListCephRulesParams) ([]CephRuleListItem, error) {
@@ -967,9 +904,8 @@ type StartCephParams struct {
 	Service *string `json:"service,omitempty"` // Default ceph.target.
 }
 
-// StartCeph calls POST /nodes/{node}/ceph/start.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// StartCeph calls POST /nodes/{node}/ceph/start. The result names the task that does the work. Needs
+// Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/start
 func (c *Client) StartCeph(ctx context.Context, p StartCephParams) (UPID, error) {
@@ -983,9 +919,8 @@ type GetCephStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetCephStatus calls GET /nodes/{node}/ceph/status.
-//
-// The API description does not tell what the result holds. Needs Sys.Audit or Datastore.Audit on /.
+// GetCephStatus calls GET /nodes/{node}/ceph/status. The API description does not tell what the result
+// holds. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /nodes/{node}/ceph/status
 func (c *Client) GetCephStatus(ctx context.Context, p GetCephStatusParams) (json.RawMessage, error) {
@@ -1000,9 +935,8 @@ type StopCephParams struct {
 	Service *string `json:"service,omitempty"` // Default ceph.target.
 }
 
-// StopCeph calls POST /nodes/{node}/ceph/stop.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// StopCeph calls POST /nodes/{node}/ceph/stop. The result names the task that does the work. Needs
+// Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/ceph/stop
 func (c *Client) StopCeph(ctx context.Context, p StopCephParams) (UPID, error) {

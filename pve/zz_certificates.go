@@ -14,9 +14,7 @@ type GetNodeCertificateIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateIndex calls GET /nodes/{node}/certificates.
-//
-// Open to every authenticated user.
+// GetNodeCertificateIndex calls GET /nodes/{node}/certificates. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/certificates
 func (c *Client) GetNodeCertificateIndex(ctx context.Context, p GetNodeCertificateIndexParams) ([]NodeCertificateIndex, error) {
@@ -37,9 +35,8 @@ type GetNodeCertificateACMEIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme.
-//
-// Open to every authenticated user.
+// GetNodeCertificateACMEIndex calls GET /nodes/{node}/certificates/acme. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/certificates/acme
 func (c *Client) GetNodeCertificateACMEIndex(ctx context.Context, p GetNodeCertificateACMEIndexParams) ([]NodeCertificateACMEIndex, error) {
@@ -61,9 +58,8 @@ type OrderNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// OrderNodeACMECertificate calls POST /nodes/{node}/certificates/acme/certificate. The result names
+// the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/certificates/acme/certificate
 func (c *Client) OrderNodeACMECertificate(ctx context.Context, p OrderNodeACMECertificateParams) (UPID, error) {
@@ -78,9 +74,8 @@ type RenewNodeACMECertificateParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// RenewNodeACMECertificate calls PUT /nodes/{node}/certificates/acme/certificate. The result names the
+// task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/certificates/acme/certificate
 func (c *Client) RenewNodeACMECertificate(ctx context.Context, p RenewNodeACMECertificateParams) (UPID, error) {
@@ -94,9 +89,8 @@ type RevokeNodeACMECertificateParams struct {
 	Node string `json:"node"`
 }
 
-// RevokeNodeACMECertificate calls DELETE /nodes/{node}/certificates/acme/certificate.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// RevokeNodeACMECertificate calls DELETE /nodes/{node}/certificates/acme/certificate. The result names
+// the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/certificates/acme/certificate
 func (c *Client) RevokeNodeACMECertificate(ctx context.Context, p RevokeNodeACMECertificateParams) (UPID, error) {
@@ -114,9 +108,8 @@ type UploadNodeCustomCertificateParams struct {
 	Restart      *bool   `json:"restart,omitempty"` // Default false.
 }
 
-// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// UploadNodeCustomCertificate calls POST /nodes/{node}/certificates/custom. Needs Sys.Modify on
+// /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/certificates/custom
 func (c *Client) UploadNodeCustomCertificate(ctx context.Context, p UploadNodeCustomCertificateParams) (*NodeCertificate, error) {
@@ -149,9 +142,8 @@ type DeleteNodeCustomCertificateParams struct {
 	Restart *bool  `json:"restart,omitempty"` // Default false.
 }
 
-// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// DeleteNodeCustomCertificate calls DELETE /nodes/{node}/certificates/custom. Needs Sys.Modify on
+// /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/certificates/custom
 func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCustomCertificateParams) error {
@@ -163,9 +155,8 @@ type ListNodeCertificatesInfoParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info.
-//
-// Open to every authenticated user.
+// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/certificates/info
 func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetClusterIndex calls GET /cluster.
-//
-// Open to every authenticated user.
+// GetClusterIndex calls GET /cluster. Open to every authenticated user.
 //
 //api:operation GET /cluster
 func (c *Client) GetClusterIndex(ctx context.Context) ([]ClusterIndex, error) {
@@ -27,9 +25,7 @@ type ClusterIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetBackupInfoIndex calls GET /cluster/backup-info.
-//
-// Needs root@pam.
+// GetBackupInfoIndex calls GET /cluster/backup-info. Needs root@pam.
 //
 //api:operation GET /cluster/backup-info
 func (c *Client) GetBackupInfoIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -38,9 +34,7 @@ func (c *Client) GetBackupInfoIndex(ctx context.Context) ([]Subdirectory, error)
 	return out, err
 }
 
-// ListGuestsNotBackedUp calls GET /cluster/backup-info/not-backed-up.
-//
-// Needs Sys.Audit on /.
+// ListGuestsNotBackedUp calls GET /cluster/backup-info/not-backed-up. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/backup-info/not-backed-up
 func (c *Client) ListGuestsNotBackedUp(ctx context.Context) ([]GuestsNotBackedUpListItem, error) {
@@ -58,9 +52,7 @@ type GuestsNotBackedUpListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetBulkActionIndex calls GET /cluster/bulk-action.
-//
-// Open to every authenticated user. Since 9.1.
+// GetBulkActionIndex calls GET /cluster/bulk-action. Open to every authenticated user. Since 9.1.
 //
 //api:operation GET /cluster/bulk-action
 func (c *Client) GetBulkActionIndex(ctx context.Context) ([]BulkActionIndex, error) {
@@ -76,9 +68,8 @@ type BulkActionIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetBulkActionGuestIndex calls GET /cluster/bulk-action/guest.
-//
-// Open to every authenticated user. Since 9.1.
+// GetBulkActionGuestIndex calls GET /cluster/bulk-action/guest. Open to every authenticated user.
+// Since 9.1.
 //
 //api:operation GET /cluster/bulk-action/guest
 func (c *Client) GetBulkActionGuestIndex(ctx context.Context) ([]BulkActionGuestIndex, error) {
@@ -103,10 +94,8 @@ type BulkMigrateGuestsParams struct {
 	WithLocalDisks *bool   `json:"with-local-disks,omitempty"`
 }
 
-// BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself. Since 9.1.
+// BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate. The result names the task that does
+// the work. Open to every authenticated user, within limits that the server checks itself. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/migrate
 func (c *Client) BulkMigrateGuests(ctx context.Context, p BulkMigrateGuestsParams) (UPID, error) {
@@ -123,10 +112,9 @@ type BulkShutdownGuestsParams struct {
 	VMs        []int64 `json:"vms,omitempty"`         // Each 100 to 999999999.
 }
 
-// BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself. Since 9.1.
+// BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown. The result names the task that
+// does the work. Open to every authenticated user, within limits that the server checks itself. Since
+// 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/shutdown
 func (c *Client) BulkShutdownGuests(ctx context.Context, p BulkShutdownGuestsParams) (UPID, error) {
@@ -164,10 +152,8 @@ type BulkSuspendGuestsParams struct {
 	VMs          []int64 `json:"vms,omitempty"`          // Each 100 to 999999999.
 }
 
-// BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself. Since 9.1.
+// BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend. The result names the task that does
+// the work. Open to every authenticated user, within limits that the server checks itself. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/suspend
 func (c *Client) BulkSuspendGuests(ctx context.Context, p BulkSuspendGuestsParams) (UPID, error) {
@@ -176,14 +162,151 @@ func (c *Client) BulkSuspendGuests(ctx context.Context, p BulkSuspendGuestsParam
 	return out, err
 }
 
+// GetClusterJobIndex calls GET /cluster/jobs. Open to every authenticated user.
+//
+//api:operation GET /cluster/jobs
+func (c *Client) GetClusterJobIndex(ctx context.Context) ([]Subdirectory, error) {
+	var out []Subdirectory
+	err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs", nil, &out)
+	return out, err
+}
+
+// ListRealmSyncJobs calls GET /cluster/jobs/realm-sync. Needs Sys.Audit on /.
+//
+//api:operation GET /cluster/jobs/realm-sync
+func (c *Client) ListRealmSyncJobs(ctx context.Context) ([]RealmSyncJobListItem, error) {
+	var out []RealmSyncJobListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs/realm-sync", nil, &out)
+	return out, err
+}
+
+// RealmSyncJobListItem is an element of the result of [Client.ListRealmSyncJobs].
+type RealmSyncJobListItem struct {
+	Enabled        bool    `json:"enabled"`
+	ID             string  `json:"id"`
+	Realm          string  `json:"realm"` // At most 32 characters.
+	Schedule       string  `json:"schedule"`
+	Comment        *string `json:"comment,omitempty"`
+	LastRun        *int64  `json:"last-run,omitempty"`
+	NextRun        *int64  `json:"next-run,omitempty"`
+	RemoveVanished *string `json:"remove-vanished,omitempty"` // Default none.
+	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GetRealmSyncJobParams are the parameters of [Client.GetRealmSyncJob].
+type GetRealmSyncJobParams struct {
+	ID string `json:"id"`
+}
+
+// GetRealmSyncJob calls GET /cluster/jobs/realm-sync/{id}. Needs Sys.Audit on /.
+//
+//api:operation GET /cluster/jobs/realm-sync/{id}
+func (c *Client) GetRealmSyncJob(ctx context.Context, p GetRealmSyncJobParams) (*RealmSyncJob, error) {
+	out := new(RealmSyncJob)
+	if err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs/realm-sync/{id}", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RealmSyncJob is the result of [Client.GetRealmSyncJob].
+type RealmSyncJob struct {
+	ID             string  `json:"id"`
+	Realm          string  `json:"realm"` // At most 32 characters.
+	Schedule       string  `json:"schedule"`
+	Comment        *string `json:"comment,omitempty"`
+	Enabled        *bool   `json:"enabled,omitempty"`
+	RemoveVanished *string `json:"remove-vanished,omitempty"` // Default none.
+	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// CreateRealmSyncJobParams are the parameters of [Client.CreateRealmSyncJob].
+type CreateRealmSyncJobParams struct {
+	ID             string  `json:"id"`                        // At most 64 characters.
+	Schedule       string  `json:"schedule"`                  // At most 128 characters. A calendar event such as mon..fri 22:00.
+	Comment        *string `json:"comment,omitempty"`         // At most 512 characters.
+	EnableNew      *bool   `json:"enable-new,omitempty"`      // Default true.
+	Enabled        *bool   `json:"enabled,omitempty"`         // Default true.
+	Realm          *string `json:"realm,omitempty"`           // At most 32 characters.
+	RemoveVanished *string `json:"remove-vanished,omitempty"` // Default none.
+	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
+}
+
+// CreateRealmSyncJob calls POST /cluster/jobs/realm-sync/{id}. Needs Realm.AllocateUser on
+// /access/realm/{realm} and User.Modify on /access/groups. The server checks more.
+//
+//api:operation POST /cluster/jobs/realm-sync/{id}
+func (c *Client) CreateRealmSyncJob(ctx context.Context, p CreateRealmSyncJobParams) error {
+	return c.rest.Call(ctx, http.MethodPost, "/cluster/jobs/realm-sync/{id}", &p, nil)
+}
+
+// UpdateRealmSyncJobParams are the parameters of [Client.UpdateRealmSyncJob].
+type UpdateRealmSyncJobParams struct {
+	ID             string   `json:"id"`                // At most 64 characters.
+	Schedule       string   `json:"schedule"`          // At most 128 characters. A calendar event such as mon..fri 22:00.
+	Comment        *string  `json:"comment,omitempty"` // At most 512 characters.
+	Delete         []string `json:"delete,omitempty" px:"list"`
+	EnableNew      *bool    `json:"enable-new,omitempty"`      // Default true.
+	Enabled        *bool    `json:"enabled,omitempty"`         // Default true.
+	RemoveVanished *string  `json:"remove-vanished,omitempty"` // Default none.
+	Scope          *string  `json:"scope,omitempty"`           // One of users, groups, both.
+}
+
+// UpdateRealmSyncJob calls PUT /cluster/jobs/realm-sync/{id}. Needs Realm.AllocateUser on
+// /access/realm/{realm} and User.Modify on /access/groups. The server checks more.
+//
+//api:operation PUT /cluster/jobs/realm-sync/{id}
+func (c *Client) UpdateRealmSyncJob(ctx context.Context, p UpdateRealmSyncJobParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/cluster/jobs/realm-sync/{id}", &p, nil)
+}
+
+// DeleteRealmSyncJobParams are the parameters of [Client.DeleteRealmSyncJob].
+type DeleteRealmSyncJobParams struct {
+	ID string `json:"id"`
+}
+
+// DeleteRealmSyncJob calls DELETE /cluster/jobs/realm-sync/{id}. Needs Sys.Modify on /.
+//
+//api:operation DELETE /cluster/jobs/realm-sync/{id}
+func (c *Client) DeleteRealmSyncJob(ctx context.Context, p DeleteRealmSyncJobParams) error {
+	return c.rest.Call(ctx, http.MethodDelete, "/cluster/jobs/realm-sync/{id}", &p, nil)
+}
+
+// AnalyzeScheduleParams are the parameters of [Client.AnalyzeSchedule].
+type AnalyzeScheduleParams struct {
+	Schedule   string `json:"schedule"`             // At most 128 characters. A calendar event such as mon..fri 22:00.
+	Iterations *int64 `json:"iterations,omitempty"` // 1 to 100. Default 10.
+	StartTime  *int64 `json:"starttime,omitempty"`
+}
+
+// AnalyzeSchedule calls GET /cluster/jobs/schedule-analyze. Open to every authenticated user.
+//
+//api:operation GET /cluster/jobs/schedule-analyze
+func (c *Client) AnalyzeSchedule(ctx context.Context, p AnalyzeScheduleParams) ([]AnalyzeScheduleItem, error) {
+	var out []AnalyzeScheduleItem
+	err := c.rest.Call(ctx, http.MethodGet, "/cluster/jobs/schedule-analyze", &p, &out)
+	return out, err
+}
+
+// AnalyzeScheduleItem is an element of the result of [Client.AnalyzeSchedule].
+type AnalyzeScheduleItem struct {
+	Timestamp int64  `json:"timestamp"`
+	UTC       string `json:"utc"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
 // ListClusterLogParams are the parameters of [Client.ListClusterLog].
 type ListClusterLogParams struct {
 	Max *int64 `json:"max,omitempty"` // At least 1.
 }
 
-// ListClusterLog calls GET /cluster/log.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListClusterLog calls GET /cluster/log. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /cluster/log
 func (c *Client) ListClusterLog(ctx context.Context, p ListClusterLogParams) ([]ClusterLogListItem, error) {
@@ -225,9 +348,8 @@ func (c *Client) GetNextVMID(ctx context.Context, p GetNextVMIDParams) (int64, e
 	return out, err
 }
 
-// ListReplicationJobs calls GET /cluster/replication.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListReplicationJobs calls GET /cluster/replication. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation GET /cluster/replication
 func (c *Client) ListReplicationJobs(ctx context.Context) ([]ReplicationJobListItem, error) {
@@ -266,9 +388,8 @@ type CreateReplicationJobParams struct {
 	Source    *string  `json:"source,omitempty"`
 }
 
-// CreateReplicationJob calls POST /cluster/replication.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreateReplicationJob calls POST /cluster/replication. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation POST /cluster/replication
 func (c *Client) CreateReplicationJob(ctx context.Context, p CreateReplicationJobParams) error {
@@ -280,9 +401,8 @@ type GetReplicationJobParams struct {
 	ID string `json:"id"`
 }
 
-// GetReplicationJob calls GET /cluster/replication/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetReplicationJob calls GET /cluster/replication/{id}. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /cluster/replication/{id}
 func (c *Client) GetReplicationJob(ctx context.Context, p GetReplicationJobParams) (*ReplicationJob, error) {
@@ -324,9 +444,8 @@ type UpdateReplicationJobParams struct {
 	Source    *string  `json:"source,omitempty"`
 }
 
-// UpdateReplicationJob calls PUT /cluster/replication/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateReplicationJob calls PUT /cluster/replication/{id}. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation PUT /cluster/replication/{id}
 func (c *Client) UpdateReplicationJob(ctx context.Context, p UpdateReplicationJobParams) error {
@@ -340,9 +459,8 @@ type DeleteReplicationJobParams struct {
 	Keep  *bool  `json:"keep,omitempty"`  // Default false.
 }
 
-// DeleteReplicationJob calls DELETE /cluster/replication/{id}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteReplicationJob calls DELETE /cluster/replication/{id}. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation DELETE /cluster/replication/{id}
 func (c *Client) DeleteReplicationJob(ctx context.Context, p DeleteReplicationJobParams) error {

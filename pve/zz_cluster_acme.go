@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetACMEIndex calls GET /cluster/acme.
-//
-// Open to every authenticated user.
+// GetACMEIndex calls GET /cluster/acme. Open to every authenticated user.
 //
 //api:operation GET /cluster/acme
 func (c *Client) GetACMEIndex(ctx context.Context) ([]ACMEIndex, error) {
@@ -27,9 +25,7 @@ type ACMEIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListACMEAccounts calls GET /cluster/acme/account.
-//
-// Open to every authenticated user.
+// ListACMEAccounts calls GET /cluster/acme/account. Open to every authenticated user.
 //
 //api:operation GET /cluster/acme/account
 func (c *Client) ListACMEAccounts(ctx context.Context) ([]ACMEAccountListItem, error) {
@@ -55,9 +51,8 @@ type CreateACMEAccountParams struct {
 	TOSURL     *string  `json:"tos_url,omitempty"`
 }
 
-// CreateACMEAccount calls POST /cluster/acme/account.
-//
-// The result names the task that does the work. Needs root@pam.
+// CreateACMEAccount calls POST /cluster/acme/account. The result names the task that does the work.
+// Needs root@pam.
 //
 //api:operation POST /cluster/acme/account
 func (c *Client) CreateACMEAccount(ctx context.Context, p CreateACMEAccountParams) (UPID, error) {
@@ -71,9 +66,7 @@ type GetACMEAccountParams struct {
 	Name string `json:"name"` // Default default.
 }
 
-// GetACMEAccount calls GET /cluster/acme/account/{name}.
-//
-// Needs root@pam.
+// GetACMEAccount calls GET /cluster/acme/account/{name}. Needs root@pam.
 //
 //api:operation GET /cluster/acme/account/{name}
 func (c *Client) GetACMEAccount(ctx context.Context, p GetACMEAccountParams) (*ACMEAccount, error) {
@@ -110,9 +103,8 @@ type UpdateACMEAccountParams struct {
 	Contact []string `json:"contact,omitempty" px:"list"`
 }
 
-// UpdateACMEAccount calls PUT /cluster/acme/account/{name}.
-//
-// The result names the task that does the work. Needs root@pam.
+// UpdateACMEAccount calls PUT /cluster/acme/account/{name}. The result names the task that does the
+// work. Needs root@pam.
 //
 //api:operation PUT /cluster/acme/account/{name}
 func (c *Client) UpdateACMEAccount(ctx context.Context, p UpdateACMEAccountParams) (UPID, error) {
@@ -126,9 +118,8 @@ type DeleteACMEAccountParams struct {
 	Name string `json:"name"` // Default default.
 }
 
-// DeleteACMEAccount calls DELETE /cluster/acme/account/{name}.
-//
-// The result names the task that does the work. Needs root@pam.
+// DeleteACMEAccount calls DELETE /cluster/acme/account/{name}. The result names the task that does the
+// work. Needs root@pam.
 //
 //api:operation DELETE /cluster/acme/account/{name}
 func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParams) (UPID, error) {
@@ -137,9 +128,7 @@ func (c *Client) DeleteACMEAccount(ctx context.Context, p DeleteACMEAccountParam
 	return out, err
 }
 
-// ListACMEChallengeSchema calls GET /cluster/acme/challenge-schema.
-//
-// Open to every authenticated user.
+// ListACMEChallengeSchema calls GET /cluster/acme/challenge-schema. Open to every authenticated user.
 //
 //api:operation GET /cluster/acme/challenge-schema
 func (c *Client) ListACMEChallengeSchema(ctx context.Context) ([]ACMEChallengeSchemaListItem, error) {
@@ -156,9 +145,7 @@ type ACMEChallengeSchemaListItem struct {
 	Type   string          `json:"type"`
 }
 
-// ListACMEDirectories calls GET /cluster/acme/directories.
-//
-// Open to every authenticated user.
+// ListACMEDirectories calls GET /cluster/acme/directories. Open to every authenticated user.
 //
 //api:operation GET /cluster/acme/directories
 func (c *Client) ListACMEDirectories(ctx context.Context) ([]ACMEDirectoryListItem, error) {
@@ -178,9 +165,7 @@ type GetACMEMetaParams struct {
 	Directory *string `json:"directory,omitempty"` // Default https://acme-v02.api.letsencrypt.org/directory.
 }
 
-// GetACMEMeta calls GET /cluster/acme/meta.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetACMEMeta calls GET /cluster/acme/meta. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /cluster/acme/meta
 func (c *Client) GetACMEMeta(ctx context.Context, p GetACMEMetaParams) (*ACMEMeta, error) {
@@ -206,9 +191,7 @@ type ListACMEPluginsParams struct {
 	Type *string `json:"type,omitempty"` // One of dns, standalone.
 }
 
-// ListACMEPlugins calls GET /cluster/acme/plugins.
-//
-// Needs Sys.Modify on /.
+// ListACMEPlugins calls GET /cluster/acme/plugins. Needs Sys.Modify on /.
 //
 //api:operation GET /cluster/acme/plugins
 func (c *Client) ListACMEPlugins(ctx context.Context, p ListACMEPluginsParams) ([]ACMEPlugin, error) {
@@ -274,9 +257,7 @@ type CreateACMEPluginParams struct {
 	ValidationDelay *int64   `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// CreateACMEPlugin calls POST /cluster/acme/plugins.
-//
-// Needs Sys.Modify on /.
+// CreateACMEPlugin calls POST /cluster/acme/plugins. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/acme/plugins
 func (c *Client) CreateACMEPlugin(ctx context.Context, p CreateACMEPluginParams) error {
@@ -288,9 +269,7 @@ type GetACMEPluginParams struct {
 	ID string `json:"id"`
 }
 
-// GetACMEPlugin calls GET /cluster/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /.
+// GetACMEPlugin calls GET /cluster/acme/plugins/{id}. Needs Sys.Modify on /.
 //
 //api:operation GET /cluster/acme/plugins/{id}
 func (c *Client) GetACMEPlugin(ctx context.Context, p GetACMEPluginParams) (*ACMEPlugin, error) {
@@ -329,9 +308,7 @@ type UpdateACMEPluginParams struct {
 	ValidationDelay *int64   `json:"validation-delay,omitempty"` // 0 to 172800. Default 30.
 }
 
-// UpdateACMEPlugin calls PUT /cluster/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /.
+// UpdateACMEPlugin calls PUT /cluster/acme/plugins/{id}. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/acme/plugins/{id}
 func (c *Client) UpdateACMEPlugin(ctx context.Context, p UpdateACMEPluginParams) error {
@@ -343,9 +320,7 @@ type DeleteACMEPluginParams struct {
 	ID string `json:"id"`
 }
 
-// DeleteACMEPlugin calls DELETE /cluster/acme/plugins/{id}.
-//
-// Needs Sys.Modify on /.
+// DeleteACMEPlugin calls DELETE /cluster/acme/plugins/{id}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/acme/plugins/{id}
 func (c *Client) DeleteACMEPlugin(ctx context.Context, p DeleteACMEPluginParams) error {
@@ -357,9 +332,7 @@ type GetACMETOSParams struct {
 	Directory *string `json:"directory,omitempty"` // Default https://acme-v02.api.letsencrypt.org/directory.
 }
 
-// GetACMETOS calls GET /cluster/acme/tos.
-//
-// Open to every authenticated user.
+// GetACMETOS calls GET /cluster/acme/tos. Open to every authenticated user.
 //
 //api:operation GET /cluster/acme/tos
 func (c *Client) GetACMETOS(ctx context.Context, p GetACMETOSParams) (string, error) {

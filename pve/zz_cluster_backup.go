@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListBackupJobs calls GET /cluster/backup.
-//
-// Needs Sys.Audit on /.
+// ListBackupJobs calls GET /cluster/backup. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/backup
 func (c *Client) ListBackupJobs(ctx context.Context) ([]BackupJob, error) {
@@ -136,9 +134,7 @@ type CreateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// CreateBackupJob calls POST /cluster/backup.
-//
-// Needs Sys.Modify on /. The server checks more.
+// CreateBackupJob calls POST /cluster/backup. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation POST /cluster/backup
 func (c *Client) CreateBackupJob(ctx context.Context, p CreateBackupJobParams) error {
@@ -157,11 +153,7 @@ type BackupFleecing struct {
 }
 
 // ParseBackupFleecing reads the text of a BackupFleecing.
-func ParseBackupFleecing(text string) (BackupFleecing, error) {
-	var v BackupFleecing
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseBackupFleecing(text string) (BackupFleecing, error) { return parse[BackupFleecing](text) }
 
 // String returns the text that stands for v.
 func (v BackupFleecing) String() string { return wire.FormatProps(v, v.raw) }
@@ -188,9 +180,7 @@ type BackupPerformance struct {
 
 // ParseBackupPerformance reads the text of a BackupPerformance.
 func ParseBackupPerformance(text string) (BackupPerformance, error) {
-	var v BackupPerformance
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[BackupPerformance](text)
 }
 
 // String returns the text that stands for v.
@@ -222,11 +212,7 @@ type PruneRules struct {
 }
 
 // ParsePruneRules reads the text of a PruneRules.
-func ParsePruneRules(text string) (PruneRules, error) {
-	var v PruneRules
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParsePruneRules(text string) (PruneRules, error) { return parse[PruneRules](text) }
 
 // String returns the text that stands for v.
 func (v PruneRules) String() string { return wire.FormatProps(v, v.raw) }
@@ -245,9 +231,7 @@ type GetBackupJobParams struct {
 	ID string `json:"id"` // At most 50 characters.
 }
 
-// GetBackupJob calls GET /cluster/backup/{id}.
-//
-// Needs Sys.Audit on /.
+// GetBackupJob calls GET /cluster/backup/{id}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/backup/{id}
 func (c *Client) GetBackupJob(ctx context.Context, p GetBackupJobParams) (*BackupJob, error) {
@@ -301,9 +285,7 @@ type UpdateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// UpdateBackupJob calls PUT /cluster/backup/{id}.
-//
-// Needs Sys.Modify on /. The server checks more.
+// UpdateBackupJob calls PUT /cluster/backup/{id}. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation PUT /cluster/backup/{id}
 func (c *Client) UpdateBackupJob(ctx context.Context, p UpdateBackupJobParams) error {
@@ -315,9 +297,7 @@ type DeleteBackupJobParams struct {
 	ID string `json:"id"` // At most 50 characters.
 }
 
-// DeleteBackupJob calls DELETE /cluster/backup/{id}.
-//
-// Needs Sys.Modify on /.
+// DeleteBackupJob calls DELETE /cluster/backup/{id}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/backup/{id}
 func (c *Client) DeleteBackupJob(ctx context.Context, p DeleteBackupJobParams) error {
@@ -329,9 +309,7 @@ type GetBackupJobIncludedVolumesParams struct {
 	ID string `json:"id"` // At most 50 characters.
 }
 
-// GetBackupJobIncludedVolumes calls GET /cluster/backup/{id}/included_volumes.
-//
-// Needs Sys.Audit on /.
+// GetBackupJobIncludedVolumes calls GET /cluster/backup/{id}/included_volumes. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/backup/{id}/included_volumes
 func (c *Client) GetBackupJobIncludedVolumes(ctx context.Context, p GetBackupJobIncludedVolumesParams) (*BackupJobIncludedVolumes, error) {

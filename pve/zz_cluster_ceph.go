@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetClusterCephIndex calls GET /cluster/ceph.
-//
-// Open to every authenticated user.
+// GetClusterCephIndex calls GET /cluster/ceph. Open to every authenticated user.
 //
 //api:operation GET /cluster/ceph
 func (c *Client) GetClusterCephIndex(ctx context.Context) ([]ClusterCephIndex, error) {
@@ -27,9 +25,7 @@ type ClusterCephIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterCephFlags calls GET /cluster/ceph/flags.
-//
-// Needs Sys.Audit on /.
+// ListClusterCephFlags calls GET /cluster/ceph/flags. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ceph/flags
 func (c *Client) ListClusterCephFlags(ctx context.Context) ([]ClusterCephFlagListItem, error) {
@@ -64,9 +60,8 @@ type SetClusterCephFlagsParams struct {
 	Pause       *bool `json:"pause,omitempty"`
 }
 
-// SetClusterCephFlags calls PUT /cluster/ceph/flags.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// SetClusterCephFlags calls PUT /cluster/ceph/flags. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/ceph/flags
 func (c *Client) SetClusterCephFlags(ctx context.Context, p SetClusterCephFlagsParams) (UPID, error) {
@@ -82,9 +77,7 @@ type GetClusterCephFlagParams struct {
 	Flag string `json:"flag"`
 }
 
-// GetClusterCephFlag calls GET /cluster/ceph/flags/{flag}.
-//
-// Needs Sys.Audit on /.
+// GetClusterCephFlag calls GET /cluster/ceph/flags/{flag}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ceph/flags/{flag}
 func (c *Client) GetClusterCephFlag(ctx context.Context, p GetClusterCephFlagParams) (bool, error) {
@@ -101,9 +94,7 @@ type SetClusterCephFlagParams struct {
 	Value bool   `json:"value"`
 }
 
-// SetClusterCephFlag calls PUT /cluster/ceph/flags/{flag}.
-//
-// Needs Sys.Modify on /.
+// SetClusterCephFlag calls PUT /cluster/ceph/flags/{flag}. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/ceph/flags/{flag}
 func (c *Client) SetClusterCephFlag(ctx context.Context, p SetClusterCephFlagParams) error {
@@ -115,9 +106,7 @@ type GetClusterCephMetadataParams struct {
 	Scope *string `json:"scope,omitempty"` // One of all, versions. Default all.
 }
 
-// GetClusterCephMetadata calls GET /cluster/ceph/metadata.
-//
-// Needs Sys.Audit or Datastore.Audit on /.
+// GetClusterCephMetadata calls GET /cluster/ceph/metadata. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /cluster/ceph/metadata
 func (c *Client) GetClusterCephMetadata(ctx context.Context, p GetClusterCephMetadataParams) (*ClusterCephMetadata, error) {
@@ -217,9 +206,8 @@ type ClusterCephMetadataOSDItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetClusterCephStatus calls GET /cluster/ceph/status.
-//
-// The API description does not tell what the result holds. Needs Sys.Audit or Datastore.Audit on /.
+// GetClusterCephStatus calls GET /cluster/ceph/status. The API description does not tell what the
+// result holds. Needs Sys.Audit or Datastore.Audit on /.
 //
 //api:operation GET /cluster/ceph/status
 func (c *Client) GetClusterCephStatus(ctx context.Context) (json.RawMessage, error) {

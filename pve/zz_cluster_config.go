@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetClusterConfigIndex calls GET /cluster/config.
-//
-// Needs Sys.Audit on /.
+// GetClusterConfigIndex calls GET /cluster/config. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config
 func (c *Client) GetClusterConfigIndex(ctx context.Context) ([]ClusterConfigIndex, error) {
@@ -38,9 +36,8 @@ type CreateClusterParams struct {
 	Votes            *int64              `json:"votes,omitempty"`             // At least 1.
 }
 
-// CreateCluster calls POST /cluster/config.
-//
-// The result names the task that does the work. Needs root@pam.
+// CreateCluster calls POST /cluster/config. The result names the task that does the work. Needs
+// root@pam.
 //
 //api:operation POST /cluster/config
 func (c *Client) CreateCluster(ctx context.Context, p CreateClusterParams) (UPID, error) {
@@ -61,11 +58,7 @@ type ClusterLink struct {
 }
 
 // ParseClusterLink reads the text of a ClusterLink.
-func ParseClusterLink(text string) (ClusterLink, error) {
-	var v ClusterLink
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseClusterLink(text string) (ClusterLink, error) { return parse[ClusterLink](text) }
 
 // String returns the text that stands for v.
 func (v ClusterLink) String() string { return wire.FormatProps(v, v.raw) }
@@ -79,9 +72,7 @@ func (v *ClusterLink) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// GetClusterJoinAPIVersion calls GET /cluster/config/apiversion.
-//
-// Needs Sys.Audit on /.
+// GetClusterJoinAPIVersion calls GET /cluster/config/apiversion. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config/apiversion
 func (c *Client) GetClusterJoinAPIVersion(ctx context.Context) (int64, error) {
@@ -95,9 +86,7 @@ type GetClusterJoinInfoParams struct {
 	Node *string `json:"node,omitempty"`
 }
 
-// GetClusterJoinInfo calls GET /cluster/config/join.
-//
-// Needs Sys.Audit on /.
+// GetClusterJoinInfo calls GET /cluster/config/join. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config/join
 func (c *Client) GetClusterJoinInfo(ctx context.Context, p GetClusterJoinInfoParams) (*ClusterJoinInfo, error) {
@@ -139,9 +128,8 @@ type JoinClusterParams struct {
 	Votes       *int64              `json:"votes,omitempty"`   // At least 0.
 }
 
-// JoinCluster calls POST /cluster/config/join.
-//
-// The result names the task that does the work. Needs root@pam.
+// JoinCluster calls POST /cluster/config/join. The result names the task that does the work. Needs
+// root@pam.
 //
 //api:operation POST /cluster/config/join
 func (c *Client) JoinCluster(ctx context.Context, p JoinClusterParams) (UPID, error) {
@@ -150,9 +138,7 @@ func (c *Client) JoinCluster(ctx context.Context, p JoinClusterParams) (UPID, er
 	return out, err
 }
 
-// ListClusterNodes calls GET /cluster/config/nodes.
-//
-// Needs Sys.Audit on /.
+// ListClusterNodes calls GET /cluster/config/nodes. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config/nodes
 func (c *Client) ListClusterNodes(ctx context.Context) ([]ClusterNodeListItem, error) {
@@ -179,9 +165,7 @@ type AddClusterNodeParams struct {
 	Votes      *int64              `json:"votes,omitempty"`       // At least 0.
 }
 
-// AddClusterNode calls POST /cluster/config/nodes/{node}.
-//
-// Needs root@pam.
+// AddClusterNode calls POST /cluster/config/nodes/{node}. Needs root@pam.
 //
 //api:operation POST /cluster/config/nodes/{node}
 func (c *Client) AddClusterNode(ctx context.Context, p AddClusterNodeParams) (*AddClusterNodeResult, error) {
@@ -206,18 +190,15 @@ type RemoveClusterNodeParams struct {
 	Node string `json:"node"`
 }
 
-// RemoveClusterNode calls DELETE /cluster/config/nodes/{node}.
-//
-// Needs root@pam.
+// RemoveClusterNode calls DELETE /cluster/config/nodes/{node}. Needs root@pam.
 //
 //api:operation DELETE /cluster/config/nodes/{node}
 func (c *Client) RemoveClusterNode(ctx context.Context, p RemoveClusterNodeParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/config/nodes/{node}", &p, nil)
 }
 
-// GetClusterQDevice calls GET /cluster/config/qdevice.
-//
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// GetClusterQDevice calls GET /cluster/config/qdevice. The API description does not tell what the
+// result holds. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config/qdevice
 func (c *Client) GetClusterQDevice(ctx context.Context) (json.RawMessage, error) {
@@ -226,9 +207,8 @@ func (c *Client) GetClusterQDevice(ctx context.Context) (json.RawMessage, error)
 	return out, err
 }
 
-// GetClusterTotem calls GET /cluster/config/totem.
-//
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// GetClusterTotem calls GET /cluster/config/totem. The API description does not tell what the result
+// holds. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/config/totem
 func (c *Client) GetClusterTotem(ctx context.Context) (json.RawMessage, error) {

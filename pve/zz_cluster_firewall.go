@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetClusterFirewallIndex calls GET /cluster/firewall.
-//
-// Open to every authenticated user.
+// GetClusterFirewallIndex calls GET /cluster/firewall. Open to every authenticated user.
 //
 //api:operation GET /cluster/firewall
 func (c *Client) GetClusterFirewallIndex(ctx context.Context) ([]ClusterFirewallIndex, error) {
@@ -29,9 +27,7 @@ type ClusterFirewallIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterFirewallAliases calls GET /cluster/firewall/aliases.
-//
-// Needs Sys.Audit on /.
+// ListClusterFirewallAliases calls GET /cluster/firewall/aliases. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/aliases
 func (c *Client) ListClusterFirewallAliases(ctx context.Context) ([]FirewallAlias, error) {
@@ -58,9 +54,7 @@ type CreateClusterFirewallAliasParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreateClusterFirewallAlias calls POST /cluster/firewall/aliases.
-//
-// Needs Sys.Modify on /.
+// CreateClusterFirewallAlias calls POST /cluster/firewall/aliases. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/aliases
 func (c *Client) CreateClusterFirewallAlias(ctx context.Context, p CreateClusterFirewallAliasParams) error {
@@ -72,9 +66,7 @@ type GetClusterFirewallAliasParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// GetClusterFirewallAlias calls GET /cluster/firewall/aliases/{name}.
-//
-// Needs Sys.Audit on /.
+// GetClusterFirewallAlias calls GET /cluster/firewall/aliases/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/aliases/{name}
 func (c *Client) GetClusterFirewallAlias(ctx context.Context, p GetClusterFirewallAliasParams) (*ClusterFirewallAlias, error) {
@@ -104,9 +96,7 @@ type UpdateClusterFirewallAliasParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// UpdateClusterFirewallAlias calls PUT /cluster/firewall/aliases/{name}.
-//
-// Needs Sys.Modify on /.
+// UpdateClusterFirewallAlias calls PUT /cluster/firewall/aliases/{name}. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/firewall/aliases/{name}
 func (c *Client) UpdateClusterFirewallAlias(ctx context.Context, p UpdateClusterFirewallAliasParams) error {
@@ -119,18 +109,14 @@ type DeleteClusterFirewallAliasParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteClusterFirewallAlias calls DELETE /cluster/firewall/aliases/{name}.
-//
-// Needs Sys.Modify on /.
+// DeleteClusterFirewallAlias calls DELETE /cluster/firewall/aliases/{name}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/firewall/aliases/{name}
 func (c *Client) DeleteClusterFirewallAlias(ctx context.Context, p DeleteClusterFirewallAliasParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/firewall/aliases/{name}", &p, nil)
 }
 
-// ListFirewallSecurityGroups calls GET /cluster/firewall/groups.
-//
-// Open to every authenticated user.
+// ListFirewallSecurityGroups calls GET /cluster/firewall/groups. Open to every authenticated user.
 //
 //api:operation GET /cluster/firewall/groups
 func (c *Client) ListFirewallSecurityGroups(ctx context.Context) ([]FirewallSecurityGroupListItem, error) {
@@ -156,9 +142,7 @@ type CreateFirewallSecurityGroupParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 18 characters.
 }
 
-// CreateFirewallSecurityGroup calls POST /cluster/firewall/groups.
-//
-// Needs Sys.Modify on /.
+// CreateFirewallSecurityGroup calls POST /cluster/firewall/groups. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/groups
 func (c *Client) CreateFirewallSecurityGroup(ctx context.Context, p CreateFirewallSecurityGroupParams) error {
@@ -170,9 +154,7 @@ type ListFirewallSecurityGroupRulesParams struct {
 	Group string `json:"group"` // 2 to 18 characters.
 }
 
-// ListFirewallSecurityGroupRules calls GET /cluster/firewall/groups/{group}.
-//
-// Needs Sys.Audit on /.
+// ListFirewallSecurityGroupRules calls GET /cluster/firewall/groups/{group}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/groups/{group}
 func (c *Client) ListFirewallSecurityGroupRules(ctx context.Context, p ListFirewallSecurityGroupRulesParams) ([]FirewallRule, error) {
@@ -224,9 +206,7 @@ type CreateFirewallSecurityGroupRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateFirewallSecurityGroupRule calls POST /cluster/firewall/groups/{group}.
-//
-// Needs Sys.Modify on /.
+// CreateFirewallSecurityGroupRule calls POST /cluster/firewall/groups/{group}. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/groups/{group}
 func (c *Client) CreateFirewallSecurityGroupRule(ctx context.Context, p CreateFirewallSecurityGroupRuleParams) error {
@@ -238,9 +218,7 @@ type DeleteFirewallSecurityGroupParams struct {
 	Group string `json:"group"` // 2 to 18 characters.
 }
 
-// DeleteFirewallSecurityGroup calls DELETE /cluster/firewall/groups/{group}.
-//
-// Needs Sys.Modify on /.
+// DeleteFirewallSecurityGroup calls DELETE /cluster/firewall/groups/{group}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/firewall/groups/{group}
 func (c *Client) DeleteFirewallSecurityGroup(ctx context.Context, p DeleteFirewallSecurityGroupParams) error {
@@ -253,9 +231,7 @@ type GetFirewallSecurityGroupRuleParams struct {
 	Pos   int64  `json:"pos"`   // At least 0.
 }
 
-// GetFirewallSecurityGroupRule calls GET /cluster/firewall/groups/{group}/{pos}.
-//
-// Needs Sys.Audit on /.
+// GetFirewallSecurityGroupRule calls GET /cluster/firewall/groups/{group}/{pos}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/groups/{group}/{pos}
 func (c *Client) GetFirewallSecurityGroupRule(ctx context.Context, p GetFirewallSecurityGroupRuleParams) (*FirewallRule, error) {
@@ -288,9 +264,8 @@ type UpdateFirewallSecurityGroupRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateFirewallSecurityGroupRule calls PUT /cluster/firewall/groups/{group}/{pos}.
-//
-// Needs Sys.Modify on /.
+// UpdateFirewallSecurityGroupRule calls PUT /cluster/firewall/groups/{group}/{pos}. Needs Sys.Modify
+// on /.
 //
 //api:operation PUT /cluster/firewall/groups/{group}/{pos}
 func (c *Client) UpdateFirewallSecurityGroupRule(ctx context.Context, p UpdateFirewallSecurityGroupRuleParams) error {
@@ -304,18 +279,15 @@ type DeleteFirewallSecurityGroupRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteFirewallSecurityGroupRule calls DELETE /cluster/firewall/groups/{group}/{pos}.
-//
-// Needs Sys.Modify on /.
+// DeleteFirewallSecurityGroupRule calls DELETE /cluster/firewall/groups/{group}/{pos}. Needs
+// Sys.Modify on /.
 //
 //api:operation DELETE /cluster/firewall/groups/{group}/{pos}
 func (c *Client) DeleteFirewallSecurityGroupRule(ctx context.Context, p DeleteFirewallSecurityGroupRuleParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/firewall/groups/{group}/{pos}", &p, nil)
 }
 
-// ListClusterFirewallIPSets calls GET /cluster/firewall/ipset.
-//
-// Needs Sys.Audit on /.
+// ListClusterFirewallIPSets calls GET /cluster/firewall/ipset. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/ipset
 func (c *Client) ListClusterFirewallIPSets(ctx context.Context) ([]FirewallIPSet, error) {
@@ -341,9 +313,7 @@ type CreateClusterFirewallIPSetParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// CreateClusterFirewallIPSet calls POST /cluster/firewall/ipset.
-//
-// Needs Sys.Modify on /.
+// CreateClusterFirewallIPSet calls POST /cluster/firewall/ipset. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/ipset
 func (c *Client) CreateClusterFirewallIPSet(ctx context.Context, p CreateClusterFirewallIPSetParams) error {
@@ -355,9 +325,7 @@ type ListClusterFirewallIPSetEntriesParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// ListClusterFirewallIPSetEntries calls GET /cluster/firewall/ipset/{name}.
-//
-// Needs Sys.Audit on /.
+// ListClusterFirewallIPSetEntries calls GET /cluster/firewall/ipset/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/ipset/{name}
 func (c *Client) ListClusterFirewallIPSetEntries(ctx context.Context, p ListClusterFirewallIPSetEntriesParams) ([]FirewallIPSetEntry, error) {
@@ -384,9 +352,7 @@ type CreateClusterFirewallIPSetEntryParams struct {
 	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
-// CreateClusterFirewallIPSetEntry calls POST /cluster/firewall/ipset/{name}.
-//
-// Needs Sys.Modify on /.
+// CreateClusterFirewallIPSetEntry calls POST /cluster/firewall/ipset/{name}. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/ipset/{name}
 func (c *Client) CreateClusterFirewallIPSetEntry(ctx context.Context, p CreateClusterFirewallIPSetEntryParams) error {
@@ -399,9 +365,7 @@ type DeleteClusterFirewallIPSetParams struct {
 	Force *bool  `json:"force,omitempty"`
 }
 
-// DeleteClusterFirewallIPSet calls DELETE /cluster/firewall/ipset/{name}.
-//
-// Needs Sys.Modify on /.
+// DeleteClusterFirewallIPSet calls DELETE /cluster/firewall/ipset/{name}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/firewall/ipset/{name}
 func (c *Client) DeleteClusterFirewallIPSet(ctx context.Context, p DeleteClusterFirewallIPSetParams) error {
@@ -414,9 +378,7 @@ type GetClusterFirewallIPSetEntryParams struct {
 	CIDR string `json:"cidr"`
 }
 
-// GetClusterFirewallIPSetEntry calls GET /cluster/firewall/ipset/{name}/{cidr}.
-//
-// Needs Sys.Audit on /.
+// GetClusterFirewallIPSetEntry calls GET /cluster/firewall/ipset/{name}/{cidr}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/ipset/{name}/{cidr}
 func (c *Client) GetClusterFirewallIPSetEntry(ctx context.Context, p GetClusterFirewallIPSetEntryParams) (*ClusterFirewallIPSetEntry, error) {
@@ -446,9 +408,8 @@ type UpdateClusterFirewallIPSetEntryParams struct {
 	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
-// UpdateClusterFirewallIPSetEntry calls PUT /cluster/firewall/ipset/{name}/{cidr}.
-//
-// Needs Sys.Modify on /.
+// UpdateClusterFirewallIPSetEntry calls PUT /cluster/firewall/ipset/{name}/{cidr}. Needs Sys.Modify on
+// /.
 //
 //api:operation PUT /cluster/firewall/ipset/{name}/{cidr}
 func (c *Client) UpdateClusterFirewallIPSetEntry(ctx context.Context, p UpdateClusterFirewallIPSetEntryParams) error {
@@ -462,18 +423,15 @@ type DeleteClusterFirewallIPSetEntryParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteClusterFirewallIPSetEntry calls DELETE /cluster/firewall/ipset/{name}/{cidr}.
-//
-// Needs Sys.Modify on /.
+// DeleteClusterFirewallIPSetEntry calls DELETE /cluster/firewall/ipset/{name}/{cidr}. Needs Sys.Modify
+// on /.
 //
 //api:operation DELETE /cluster/firewall/ipset/{name}/{cidr}
 func (c *Client) DeleteClusterFirewallIPSetEntry(ctx context.Context, p DeleteClusterFirewallIPSetEntryParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/firewall/ipset/{name}/{cidr}", &p, nil)
 }
 
-// ListFirewallMacros calls GET /cluster/firewall/macros.
-//
-// Open to every authenticated user.
+// ListFirewallMacros calls GET /cluster/firewall/macros. Open to every authenticated user.
 //
 //api:operation GET /cluster/firewall/macros
 func (c *Client) ListFirewallMacros(ctx context.Context) ([]FirewallMacroListItem, error) {
@@ -490,9 +448,7 @@ type FirewallMacroListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetClusterFirewallOptions calls GET /cluster/firewall/options.
-//
-// Needs Sys.Audit on /.
+// GetClusterFirewallOptions calls GET /cluster/firewall/options. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/options
 func (c *Client) GetClusterFirewallOptions(ctx context.Context) (*ClusterFirewallOptions, error) {
@@ -517,9 +473,7 @@ type ClusterFirewallLogRateLimit struct {
 
 // ParseClusterFirewallLogRateLimit reads the text of a ClusterFirewallLogRateLimit.
 func ParseClusterFirewallLogRateLimit(text string) (ClusterFirewallLogRateLimit, error) {
-	var v ClusterFirewallLogRateLimit
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ClusterFirewallLogRateLimit](text)
 }
 
 // String returns the text that stands for v.
@@ -560,9 +514,7 @@ type UpdateClusterFirewallOptionsParams struct {
 	PolicyOut     *string                      `json:"policy_out,omitempty"`     // One of ACCEPT, REJECT, DROP.
 }
 
-// UpdateClusterFirewallOptions calls PUT /cluster/firewall/options.
-//
-// Needs Sys.Modify on /.
+// UpdateClusterFirewallOptions calls PUT /cluster/firewall/options. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/firewall/options
 func (c *Client) UpdateClusterFirewallOptions(ctx context.Context, p UpdateClusterFirewallOptionsParams) error {
@@ -574,9 +526,7 @@ type ListClusterFirewallRefsParams struct {
 	Type *string `json:"type,omitempty"` // One of alias, ipset.
 }
 
-// ListClusterFirewallRefs calls GET /cluster/firewall/refs.
-//
-// Needs Sys.Audit on /.
+// ListClusterFirewallRefs calls GET /cluster/firewall/refs. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/refs
 func (c *Client) ListClusterFirewallRefs(ctx context.Context, p ListClusterFirewallRefsParams) ([]FirewallRef, error) {
@@ -596,9 +546,7 @@ type FirewallRef struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterFirewallRules calls GET /cluster/firewall/rules.
-//
-// Needs Sys.Audit on /.
+// ListClusterFirewallRules calls GET /cluster/firewall/rules. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/rules
 func (c *Client) ListClusterFirewallRules(ctx context.Context) ([]FirewallRule, error) {
@@ -626,9 +574,7 @@ type CreateClusterFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateClusterFirewallRule calls POST /cluster/firewall/rules.
-//
-// Needs Sys.Modify on /.
+// CreateClusterFirewallRule calls POST /cluster/firewall/rules. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/firewall/rules
 func (c *Client) CreateClusterFirewallRule(ctx context.Context, p CreateClusterFirewallRuleParams) error {
@@ -640,9 +586,7 @@ type GetClusterFirewallRuleParams struct {
 	Pos int64 `json:"pos"` // At least 0.
 }
 
-// GetClusterFirewallRule calls GET /cluster/firewall/rules/{pos}.
-//
-// Needs Sys.Audit on /.
+// GetClusterFirewallRule calls GET /cluster/firewall/rules/{pos}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/firewall/rules/{pos}
 func (c *Client) GetClusterFirewallRule(ctx context.Context, p GetClusterFirewallRuleParams) (*FirewallRule, error) {
@@ -674,9 +618,7 @@ type UpdateClusterFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateClusterFirewallRule calls PUT /cluster/firewall/rules/{pos}.
-//
-// Needs Sys.Modify on /.
+// UpdateClusterFirewallRule calls PUT /cluster/firewall/rules/{pos}. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/firewall/rules/{pos}
 func (c *Client) UpdateClusterFirewallRule(ctx context.Context, p UpdateClusterFirewallRuleParams) error {
@@ -689,9 +631,7 @@ type DeleteClusterFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteClusterFirewallRule calls DELETE /cluster/firewall/rules/{pos}.
-//
-// Needs Sys.Modify on /.
+// DeleteClusterFirewallRule calls DELETE /cluster/firewall/rules/{pos}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/firewall/rules/{pos}
 func (c *Client) DeleteClusterFirewallRule(ctx context.Context, p DeleteClusterFirewallRuleParams) error {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetHAIndex calls GET /cluster/ha.
-//
-// Needs Sys.Audit on /.
+// GetHAIndex calls GET /cluster/ha. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha
 func (c *Client) GetHAIndex(ctx context.Context) ([]HAIndex, error) {
@@ -27,9 +25,7 @@ type HAIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListHAGroups calls GET /cluster/ha/groups.
-//
-// Needs Sys.Audit on /.
+// ListHAGroups calls GET /cluster/ha/groups. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/groups
 func (c *Client) ListHAGroups(ctx context.Context) ([]HAGroup, error) {
@@ -61,9 +57,7 @@ type CreateHAGroupParams struct {
 	Type       *string  `json:"type,omitempty"`       // Always group.
 }
 
-// CreateHAGroup calls POST /cluster/ha/groups.
-//
-// Needs Sys.Console on /.
+// CreateHAGroup calls POST /cluster/ha/groups. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/groups
 func (c *Client) CreateHAGroup(ctx context.Context, p CreateHAGroupParams) error {
@@ -75,9 +69,7 @@ type GetHAGroupParams struct {
 	Group string `json:"group"`
 }
 
-// GetHAGroup calls GET /cluster/ha/groups/{group}.
-//
-// Needs Sys.Audit on /.
+// GetHAGroup calls GET /cluster/ha/groups/{group}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/groups/{group}
 func (c *Client) GetHAGroup(ctx context.Context, p GetHAGroupParams) (*HAGroup, error) {
@@ -99,9 +91,7 @@ type UpdateHAGroupParams struct {
 	Restricted *bool    `json:"restricted,omitempty"` // Default false.
 }
 
-// UpdateHAGroup calls PUT /cluster/ha/groups/{group}.
-//
-// Needs Sys.Console on /.
+// UpdateHAGroup calls PUT /cluster/ha/groups/{group}. Needs Sys.Console on /.
 //
 //api:operation PUT /cluster/ha/groups/{group}
 func (c *Client) UpdateHAGroup(ctx context.Context, p UpdateHAGroupParams) error {
@@ -113,9 +103,7 @@ type DeleteHAGroupParams struct {
 	Group string `json:"group"`
 }
 
-// DeleteHAGroup calls DELETE /cluster/ha/groups/{group}.
-//
-// Needs Sys.Console on /.
+// DeleteHAGroup calls DELETE /cluster/ha/groups/{group}. Needs Sys.Console on /.
 //
 //api:operation DELETE /cluster/ha/groups/{group}
 func (c *Client) DeleteHAGroup(ctx context.Context, p DeleteHAGroupParams) error {
@@ -127,9 +115,7 @@ type ListHAResourcesParams struct {
 	Type *string `json:"type,omitempty"` // One of ct, vm.
 }
 
-// ListHAResources calls GET /cluster/ha/resources.
-//
-// Needs Sys.Audit on /.
+// ListHAResources calls GET /cluster/ha/resources. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/resources
 func (c *Client) ListHAResources(ctx context.Context, p ListHAResourcesParams) ([]HAResource, error) {
@@ -167,9 +153,7 @@ type CreateHAResourceParams struct {
 	Type          *string `json:"type,omitempty"`         // One of ct, vm.
 }
 
-// CreateHAResource calls POST /cluster/ha/resources.
-//
-// Needs Sys.Console on /.
+// CreateHAResource calls POST /cluster/ha/resources. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources
 func (c *Client) CreateHAResource(ctx context.Context, p CreateHAResourceParams) error {
@@ -181,9 +165,7 @@ type GetHAResourceParams struct {
 	SID string `json:"sid"`
 }
 
-// GetHAResource calls GET /cluster/ha/resources/{sid}.
-//
-// Needs Sys.Audit on /.
+// GetHAResource calls GET /cluster/ha/resources/{sid}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/resources/{sid}
 func (c *Client) GetHAResource(ctx context.Context, p GetHAResourceParams) (*HAResource, error) {
@@ -208,9 +190,7 @@ type UpdateHAResourceParams struct {
 	State         *string  `json:"state,omitempty"`        // One of started, stopped, enabled, disabled, ignored. Default started.
 }
 
-// UpdateHAResource calls PUT /cluster/ha/resources/{sid}.
-//
-// Needs Sys.Console on /.
+// UpdateHAResource calls PUT /cluster/ha/resources/{sid}. Needs Sys.Console on /.
 //
 //api:operation PUT /cluster/ha/resources/{sid}
 func (c *Client) UpdateHAResource(ctx context.Context, p UpdateHAResourceParams) error {
@@ -223,9 +203,7 @@ type DeleteHAResourceParams struct {
 	Purge *bool  `json:"purge,omitempty"` // Default true. Since 9.1.
 }
 
-// DeleteHAResource calls DELETE /cluster/ha/resources/{sid}.
-//
-// Needs Sys.Console on /.
+// DeleteHAResource calls DELETE /cluster/ha/resources/{sid}. Needs Sys.Console on /.
 //
 //api:operation DELETE /cluster/ha/resources/{sid}
 func (c *Client) DeleteHAResource(ctx context.Context, p DeleteHAResourceParams) error {
@@ -238,9 +216,7 @@ type MigrateHAResourceParams struct {
 	Node string `json:"node"`
 }
 
-// MigrateHAResource calls POST /cluster/ha/resources/{sid}/migrate.
-//
-// Needs Sys.Console on /.
+// MigrateHAResource calls POST /cluster/ha/resources/{sid}/migrate. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources/{sid}/migrate
 func (c *Client) MigrateHAResource(ctx context.Context, p MigrateHAResourceParams) (*MigrateHAResourceResult, error) {
@@ -275,9 +251,7 @@ type RelocateHAResourceParams struct {
 	Node string `json:"node"`
 }
 
-// RelocateHAResource calls POST /cluster/ha/resources/{sid}/relocate.
-//
-// Needs Sys.Console on /.
+// RelocateHAResource calls POST /cluster/ha/resources/{sid}/relocate. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources/{sid}/relocate
 func (c *Client) RelocateHAResource(ctx context.Context, p RelocateHAResourceParams) (*RelocateHAResourceResult, error) {
@@ -304,9 +278,7 @@ type ListHARulesParams struct {
 	Type     *string `json:"type,omitempty"` // One of node-affinity, resource-affinity.
 }
 
-// ListHARules calls GET /cluster/ha/rules.
-//
-// Needs Sys.Audit on /. Since 9.1.
+// ListHARules calls GET /cluster/ha/rules. Needs Sys.Audit on /. Since 9.1.
 //
 //api:operation GET /cluster/ha/rules
 func (c *Client) ListHARules(ctx context.Context, p ListHARulesParams) ([]HARule, error) {
@@ -344,9 +316,7 @@ type CreateHARuleParams struct {
 	Strict    *bool    `json:"strict,omitempty"`          // Default false. Only for node-affinity.
 }
 
-// CreateHARule calls POST /cluster/ha/rules.
-//
-// Needs Sys.Console on /. Since 9.1.
+// CreateHARule calls POST /cluster/ha/rules. Needs Sys.Console on /. Since 9.1.
 //
 //api:operation POST /cluster/ha/rules
 func (c *Client) CreateHARule(ctx context.Context, p CreateHARuleParams) error {
@@ -358,9 +328,7 @@ type GetHARuleParams struct {
 	Rule string `json:"rule"`
 }
 
-// GetHARule calls GET /cluster/ha/rules/{rule}.
-//
-// Needs Sys.Audit on /. Since 9.1.
+// GetHARule calls GET /cluster/ha/rules/{rule}. Needs Sys.Audit on /. Since 9.1.
 //
 //api:operation GET /cluster/ha/rules/{rule}
 func (c *Client) GetHARule(ctx context.Context, p GetHARuleParams) (*HARule, error) {
@@ -385,9 +353,7 @@ type UpdateHARuleParams struct {
 	Strict    *bool    `json:"strict,omitempty"` // Default false. Only for node-affinity.
 }
 
-// UpdateHARule calls PUT /cluster/ha/rules/{rule}.
-//
-// Needs Sys.Console on /. Since 9.1.
+// UpdateHARule calls PUT /cluster/ha/rules/{rule}. Needs Sys.Console on /. Since 9.1.
 //
 //api:operation PUT /cluster/ha/rules/{rule}
 func (c *Client) UpdateHARule(ctx context.Context, p UpdateHARuleParams) error {
@@ -399,18 +365,14 @@ type DeleteHARuleParams struct {
 	Rule string `json:"rule"`
 }
 
-// DeleteHARule calls DELETE /cluster/ha/rules/{rule}.
-//
-// Needs Sys.Console on /. Since 9.1.
+// DeleteHARule calls DELETE /cluster/ha/rules/{rule}. Needs Sys.Console on /. Since 9.1.
 //
 //api:operation DELETE /cluster/ha/rules/{rule}
 func (c *Client) DeleteHARule(ctx context.Context, p DeleteHARuleParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/ha/rules/{rule}", &p, nil)
 }
 
-// GetHAStatusIndex calls GET /cluster/ha/status.
-//
-// Open to every authenticated user.
+// GetHAStatusIndex calls GET /cluster/ha/status. Open to every authenticated user.
 //
 //api:operation GET /cluster/ha/status
 func (c *Client) GetHAStatusIndex(ctx context.Context) ([]HAStatusIndex, error) {
@@ -426,9 +388,7 @@ type HAStatusIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ArmHA calls POST /cluster/ha/status/arm-ha.
-//
-// Needs Sys.Console on /. Since 9.1.
+// ArmHA calls POST /cluster/ha/status/arm-ha. Needs Sys.Console on /. Since 9.1.
 //
 //api:operation POST /cluster/ha/status/arm-ha
 func (c *Client) ArmHA(ctx context.Context) error {
@@ -475,9 +435,7 @@ type DisarmHAParams struct {
 	ResourceMode string `json:"resource-mode"` // One of freeze, ignore.
 }
 
-// DisarmHA calls POST /cluster/ha/status/disarm-ha.
-//
-// Needs Sys.Console on /. Since 9.1.
+// DisarmHA calls POST /cluster/ha/status/disarm-ha. Needs Sys.Console on /. Since 9.1.
 //
 //api:operation POST /cluster/ha/status/disarm-ha
 func (c *Client) DisarmHA(ctx context.Context, p DisarmHAParams) error {

@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetClusterMappingIndex calls GET /cluster/mapping.
-//
-// Open to every authenticated user.
+// GetClusterMappingIndex calls GET /cluster/mapping. Open to every authenticated user.
 //
 //api:operation GET /cluster/mapping
 func (c *Client) GetClusterMappingIndex(ctx context.Context) ([]ClusterMappingIndex, error) {
@@ -34,9 +32,8 @@ type ListDirMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListDirMappings calls GET /cluster/mapping/dir.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListDirMappings calls GET /cluster/mapping/dir. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /cluster/mapping/dir
 func (c *Client) ListDirMappings(ctx context.Context, p ListDirMappingsParams) ([]DirMappingListItem, error) {
@@ -70,9 +67,7 @@ type CreateDirMappingParams struct {
 	Description *string           `json:"description,omitempty"` // At most 4096 characters.
 }
 
-// CreateDirMapping calls POST /cluster/mapping/dir.
-//
-// Needs Mapping.Modify on /mapping/dir.
+// CreateDirMapping calls POST /cluster/mapping/dir. Needs Mapping.Modify on /mapping/dir.
 //
 //api:operation POST /cluster/mapping/dir
 func (c *Client) CreateDirMapping(ctx context.Context, p CreateDirMappingParams) error {
@@ -91,11 +86,7 @@ type DirMappingEntry struct {
 }
 
 // ParseDirMappingEntry reads the text of a DirMappingEntry.
-func ParseDirMappingEntry(text string) (DirMappingEntry, error) {
-	var v DirMappingEntry
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseDirMappingEntry(text string) (DirMappingEntry, error) { return parse[DirMappingEntry](text) }
 
 // String returns the text that stands for v.
 func (v DirMappingEntry) String() string { return wire.FormatProps(v, v.raw) }
@@ -114,10 +105,8 @@ type GetDirMappingParams struct {
 	ID string `json:"id"`
 }
 
-// GetDirMapping calls GET /cluster/mapping/dir/{id}.
-//
-// Needs Mapping.Use on /mapping/dir/{id}, or Mapping.Modify on /mapping/dir/{id}, or Mapping.Audit on
-// /mapping/dir/{id}.
+// GetDirMapping calls GET /cluster/mapping/dir/{id}. Needs Mapping.Use on /mapping/dir/{id}, or
+// Mapping.Modify on /mapping/dir/{id}, or Mapping.Audit on /mapping/dir/{id}.
 //
 //api:operation GET /cluster/mapping/dir/{id}
 func (c *Client) GetDirMapping(ctx context.Context, p GetDirMappingParams) (*DirMapping, error) {
@@ -147,9 +136,7 @@ type UpdateDirMappingParams struct {
 	Map         []DirMappingEntry `json:"map,omitempty"`
 }
 
-// UpdateDirMapping calls PUT /cluster/mapping/dir/{id}.
-//
-// Needs Mapping.Modify on /mapping/dir/{id}.
+// UpdateDirMapping calls PUT /cluster/mapping/dir/{id}. Needs Mapping.Modify on /mapping/dir/{id}.
 //
 //api:operation PUT /cluster/mapping/dir/{id}
 func (c *Client) UpdateDirMapping(ctx context.Context, p UpdateDirMappingParams) error {
@@ -161,9 +148,7 @@ type DeleteDirMappingParams struct {
 	ID string `json:"id"`
 }
 
-// DeleteDirMapping calls DELETE /cluster/mapping/dir/{id}.
-//
-// Needs Mapping.Modify on /mapping/dir.
+// DeleteDirMapping calls DELETE /cluster/mapping/dir/{id}. Needs Mapping.Modify on /mapping/dir.
 //
 //api:operation DELETE /cluster/mapping/dir/{id}
 func (c *Client) DeleteDirMapping(ctx context.Context, p DeleteDirMappingParams) error {
@@ -175,9 +160,8 @@ type ListPCIMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListPCIMappings calls GET /cluster/mapping/pci.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListPCIMappings calls GET /cluster/mapping/pci. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /cluster/mapping/pci
 func (c *Client) ListPCIMappings(ctx context.Context, p ListPCIMappingsParams) ([]PCIMappingListItem, error) {
@@ -213,9 +197,7 @@ type CreatePCIMappingParams struct {
 	MDev                 *bool             `json:"mdev,omitempty"`                   // Default false.
 }
 
-// CreatePCIMapping calls POST /cluster/mapping/pci.
-//
-// Needs Mapping.Modify on /mapping/pci.
+// CreatePCIMapping calls POST /cluster/mapping/pci. Needs Mapping.Modify on /mapping/pci.
 //
 //api:operation POST /cluster/mapping/pci
 func (c *Client) CreatePCIMapping(ctx context.Context, p CreatePCIMappingParams) error {
@@ -238,11 +220,7 @@ type PCIMappingEntry struct {
 }
 
 // ParsePCIMappingEntry reads the text of a PCIMappingEntry.
-func ParsePCIMappingEntry(text string) (PCIMappingEntry, error) {
-	var v PCIMappingEntry
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParsePCIMappingEntry(text string) (PCIMappingEntry, error) { return parse[PCIMappingEntry](text) }
 
 // String returns the text that stands for v.
 func (v PCIMappingEntry) String() string { return wire.FormatProps(v, v.raw) }
@@ -261,10 +239,8 @@ type GetPCIMappingParams struct {
 	ID string `json:"id"`
 }
 
-// GetPCIMapping calls GET /cluster/mapping/pci/{id}.
-//
-// Needs Mapping.Use on /mapping/pci/{id}, or Mapping.Modify on /mapping/pci/{id}, or Mapping.Audit on
-// /mapping/pci/{id}.
+// GetPCIMapping calls GET /cluster/mapping/pci/{id}. Needs Mapping.Use on /mapping/pci/{id}, or
+// Mapping.Modify on /mapping/pci/{id}, or Mapping.Audit on /mapping/pci/{id}.
 //
 //api:operation GET /cluster/mapping/pci/{id}
 func (c *Client) GetPCIMapping(ctx context.Context, p GetPCIMappingParams) (*PCIMapping, error) {
@@ -298,9 +274,7 @@ type UpdatePCIMappingParams struct {
 	Map                  []PCIMappingEntry `json:"map,omitempty"`
 }
 
-// UpdatePCIMapping calls PUT /cluster/mapping/pci/{id}.
-//
-// Needs Mapping.Modify on /mapping/pci/{id}.
+// UpdatePCIMapping calls PUT /cluster/mapping/pci/{id}. Needs Mapping.Modify on /mapping/pci/{id}.
 //
 //api:operation PUT /cluster/mapping/pci/{id}
 func (c *Client) UpdatePCIMapping(ctx context.Context, p UpdatePCIMappingParams) error {
@@ -312,9 +286,7 @@ type DeletePCIMappingParams struct {
 	ID string `json:"id"`
 }
 
-// DeletePCIMapping calls DELETE /cluster/mapping/pci/{id}.
-//
-// Needs Mapping.Modify on /mapping/pci.
+// DeletePCIMapping calls DELETE /cluster/mapping/pci/{id}. Needs Mapping.Modify on /mapping/pci.
 //
 //api:operation DELETE /cluster/mapping/pci/{id}
 func (c *Client) DeletePCIMapping(ctx context.Context, p DeletePCIMappingParams) error {
@@ -326,9 +298,8 @@ type ListUSBMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListUSBMappings calls GET /cluster/mapping/usb.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListUSBMappings calls GET /cluster/mapping/usb. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /cluster/mapping/usb
 func (c *Client) ListUSBMappings(ctx context.Context, p ListUSBMappingsParams) ([]USBMappingListItem, error) {
@@ -362,9 +333,7 @@ type CreateUSBMappingParams struct {
 	Description *string           `json:"description,omitempty"` // At most 4096 characters.
 }
 
-// CreateUSBMapping calls POST /cluster/mapping/usb.
-//
-// Needs Mapping.Modify on /mapping/usb.
+// CreateUSBMapping calls POST /cluster/mapping/usb. Needs Mapping.Modify on /mapping/usb.
 //
 //api:operation POST /cluster/mapping/usb
 func (c *Client) CreateUSBMapping(ctx context.Context, p CreateUSBMappingParams) error {
@@ -385,11 +354,7 @@ type USBMappingEntry struct {
 }
 
 // ParseUSBMappingEntry reads the text of a USBMappingEntry.
-func ParseUSBMappingEntry(text string) (USBMappingEntry, error) {
-	var v USBMappingEntry
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseUSBMappingEntry(text string) (USBMappingEntry, error) { return parse[USBMappingEntry](text) }
 
 // String returns the text that stands for v.
 func (v USBMappingEntry) String() string { return wire.FormatProps(v, v.raw) }
@@ -408,10 +373,8 @@ type GetUSBMappingParams struct {
 	ID string `json:"id"`
 }
 
-// GetUSBMapping calls GET /cluster/mapping/usb/{id}.
-//
-// Needs Mapping.Audit on /mapping/usb/{id}, or Mapping.Use on /mapping/usb/{id}, or Mapping.Modify on
-// /mapping/usb/{id}.
+// GetUSBMapping calls GET /cluster/mapping/usb/{id}. Needs Mapping.Audit on /mapping/usb/{id}, or
+// Mapping.Use on /mapping/usb/{id}, or Mapping.Modify on /mapping/usb/{id}.
 //
 //api:operation GET /cluster/mapping/usb/{id}
 func (c *Client) GetUSBMapping(ctx context.Context, p GetUSBMappingParams) (*USBMapping, error) {
@@ -441,9 +404,7 @@ type UpdateUSBMappingParams struct {
 	Digest      *string           `json:"digest,omitempty"`      // At most 64 characters.
 }
 
-// UpdateUSBMapping calls PUT /cluster/mapping/usb/{id}.
-//
-// Needs Mapping.Modify on /mapping/usb/{id}.
+// UpdateUSBMapping calls PUT /cluster/mapping/usb/{id}. Needs Mapping.Modify on /mapping/usb/{id}.
 //
 //api:operation PUT /cluster/mapping/usb/{id}
 func (c *Client) UpdateUSBMapping(ctx context.Context, p UpdateUSBMappingParams) error {
@@ -455,9 +416,7 @@ type DeleteUSBMappingParams struct {
 	ID string `json:"id"`
 }
 
-// DeleteUSBMapping calls DELETE /cluster/mapping/usb/{id}.
-//
-// Needs Mapping.Modify on /mapping/usb.
+// DeleteUSBMapping calls DELETE /cluster/mapping/usb/{id}. Needs Mapping.Modify on /mapping/usb.
 //
 //api:operation DELETE /cluster/mapping/usb/{id}
 func (c *Client) DeleteUSBMapping(ctx context.Context, p DeleteUSBMappingParams) error {

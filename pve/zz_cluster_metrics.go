@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetClusterMetricsIndex calls GET /cluster/metrics.
-//
-// Open to every authenticated user.
+// GetClusterMetricsIndex calls GET /cluster/metrics. Open to every authenticated user.
 //
 //api:operation GET /cluster/metrics
 func (c *Client) GetClusterMetricsIndex(ctx context.Context) ([]ClusterMetricsIndex, error) {
@@ -35,9 +33,7 @@ type ExportClusterMetricsParams struct {
 	StartTime *int64  `json:"start-time,omitempty"` // Default 0.
 }
 
-// ExportClusterMetrics calls GET /cluster/metrics/export.
-//
-// Needs Sys.Audit on /.
+// ExportClusterMetrics calls GET /cluster/metrics/export. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/metrics/export
 func (c *Client) ExportClusterMetrics(ctx context.Context, p ExportClusterMetricsParams) (*ExportClusterMetricsResult, error) {
@@ -62,9 +58,7 @@ type ExportClusterMetricsResultDataItem struct {
 	Value     float64 `json:"value"`
 }
 
-// ListMetricServers calls GET /cluster/metrics/server.
-//
-// Needs Sys.Audit on /.
+// ListMetricServers calls GET /cluster/metrics/server. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/metrics/server
 func (c *Client) ListMetricServers(ctx context.Context) ([]MetricServerListItem, error) {
@@ -89,9 +83,7 @@ type GetMetricServerParams struct {
 	ID string `json:"id"`
 }
 
-// GetMetricServer calls GET /cluster/metrics/server/{id}.
-//
-// Needs Sys.Audit on /.
+// GetMetricServer calls GET /cluster/metrics/server/{id}. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/metrics/server/{id}
 func (c *Client) GetMetricServer(ctx context.Context, p GetMetricServerParams) (*MetricServer, error) {
@@ -161,9 +153,7 @@ type CreateMetricServerParams struct {
 	VerifyCertificate      *bool   `json:"verify-certificate,omitempty"` // Default true.
 }
 
-// CreateMetricServer calls POST /cluster/metrics/server/{id}.
-//
-// Needs Sys.Modify on /.
+// CreateMetricServer calls POST /cluster/metrics/server/{id}. Needs Sys.Modify on /.
 //
 //api:operation POST /cluster/metrics/server/{id}
 func (c *Client) CreateMetricServer(ctx context.Context, p CreateMetricServerParams) error {
@@ -199,9 +189,7 @@ type UpdateMetricServerParams struct {
 	VerifyCertificate      *bool    `json:"verify-certificate,omitempty"` // Default true.
 }
 
-// UpdateMetricServer calls PUT /cluster/metrics/server/{id}.
-//
-// Needs Sys.Modify on /.
+// UpdateMetricServer calls PUT /cluster/metrics/server/{id}. Needs Sys.Modify on /.
 //
 //api:operation PUT /cluster/metrics/server/{id}
 func (c *Client) UpdateMetricServer(ctx context.Context, p UpdateMetricServerParams) error {
@@ -213,9 +201,7 @@ type DeleteMetricServerParams struct {
 	ID string `json:"id"`
 }
 
-// DeleteMetricServer calls DELETE /cluster/metrics/server/{id}.
-//
-// Needs Sys.Modify on /.
+// DeleteMetricServer calls DELETE /cluster/metrics/server/{id}. Needs Sys.Modify on /.
 //
 //api:operation DELETE /cluster/metrics/server/{id}
 func (c *Client) DeleteMetricServer(ctx context.Context, p DeleteMetricServerParams) error {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetNotificationIndex calls GET /cluster/notifications.
-//
-// Open to every authenticated user.
+// GetNotificationIndex calls GET /cluster/notifications. Open to every authenticated user.
 //
 //api:operation GET /cluster/notifications
 func (c *Client) GetNotificationIndex(ctx context.Context) ([]NotificationIndex, error) {
@@ -27,9 +25,8 @@ type NotificationIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetNotificationEndpointIndex calls GET /cluster/notifications/endpoints.
-//
-// Open to every authenticated user.
+// GetNotificationEndpointIndex calls GET /cluster/notifications/endpoints. Open to every authenticated
+// user.
 //
 //api:operation GET /cluster/notifications/endpoints
 func (c *Client) GetNotificationEndpointIndex(ctx context.Context) ([]NotificationEndpointIndex, error) {
@@ -45,9 +42,8 @@ type NotificationEndpointIndex struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListGotifyEndpoints calls GET /cluster/notifications/endpoints/gotify.
-//
-// Needs Mapping.Audit on /mapping/notifications.
+// ListGotifyEndpoints calls GET /cluster/notifications/endpoints/gotify. Needs Mapping.Audit on
+// /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/gotify
 func (c *Client) ListGotifyEndpoints(ctx context.Context) ([]GotifyEndpointListItem, error) {
@@ -76,10 +72,8 @@ type CreateGotifyEndpointParams struct {
 	Disable *bool   `json:"disable,omitempty"` // Default false.
 }
 
-// CreateGotifyEndpoint calls POST /cluster/notifications/endpoints/gotify.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// CreateGotifyEndpoint calls POST /cluster/notifications/endpoints/gotify. Needs Mapping.Modify on
+// /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/gotify
 func (c *Client) CreateGotifyEndpoint(ctx context.Context, p CreateGotifyEndpointParams) error {
@@ -91,9 +85,8 @@ type GetGotifyEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// GetGotifyEndpoint calls GET /cluster/notifications/endpoints/gotify/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// GetGotifyEndpoint calls GET /cluster/notifications/endpoints/gotify/{name}. Needs Mapping.Modify on
+// /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/gotify/{name}
 func (c *Client) GetGotifyEndpoint(ctx context.Context, p GetGotifyEndpointParams) (*GotifyEndpoint, error) {
@@ -126,10 +119,8 @@ type UpdateGotifyEndpointParams struct {
 	Token   *string  `json:"token,omitempty"`
 }
 
-// UpdateGotifyEndpoint calls PUT /cluster/notifications/endpoints/gotify/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// UpdateGotifyEndpoint calls PUT /cluster/notifications/endpoints/gotify/{name}. Needs Mapping.Modify
+// on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/gotify/{name}
 func (c *Client) UpdateGotifyEndpoint(ctx context.Context, p UpdateGotifyEndpointParams) error {
@@ -141,18 +132,16 @@ type DeleteGotifyEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteGotifyEndpoint calls DELETE /cluster/notifications/endpoints/gotify/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// DeleteGotifyEndpoint calls DELETE /cluster/notifications/endpoints/gotify/{name}. Needs
+// Mapping.Modify on /mapping/notifications.
 //
 //api:operation DELETE /cluster/notifications/endpoints/gotify/{name}
 func (c *Client) DeleteGotifyEndpoint(ctx context.Context, p DeleteGotifyEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/notifications/endpoints/gotify/{name}", &p, nil)
 }
 
-// ListSendmailEndpoints calls GET /cluster/notifications/endpoints/sendmail.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// ListSendmailEndpoints calls GET /cluster/notifications/endpoints/sendmail. Needs Mapping.Modify on
+// /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/sendmail
 func (c *Client) ListSendmailEndpoints(ctx context.Context) ([]SendmailEndpointListItem, error) {
@@ -186,10 +175,8 @@ type CreateSendmailEndpointParams struct {
 	MailToUser  []string `json:"mailto-user,omitempty"`
 }
 
-// CreateSendmailEndpoint calls POST /cluster/notifications/endpoints/sendmail.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// CreateSendmailEndpoint calls POST /cluster/notifications/endpoints/sendmail. Needs Mapping.Modify on
+// /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/sendmail
 func (c *Client) CreateSendmailEndpoint(ctx context.Context, p CreateSendmailEndpointParams) error {
@@ -201,9 +188,8 @@ type GetSendmailEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// GetSendmailEndpoint calls GET /cluster/notifications/endpoints/sendmail/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// GetSendmailEndpoint calls GET /cluster/notifications/endpoints/sendmail/{name}. Needs Mapping.Modify
+// on /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/sendmail/{name}
 func (c *Client) GetSendmailEndpoint(ctx context.Context, p GetSendmailEndpointParams) (*SendmailEndpoint, error) {
@@ -241,10 +227,9 @@ type UpdateSendmailEndpointParams struct {
 	MailToUser  []string `json:"mailto-user,omitempty"`
 }
 
-// UpdateSendmailEndpoint calls PUT /cluster/notifications/endpoints/sendmail/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// UpdateSendmailEndpoint calls PUT /cluster/notifications/endpoints/sendmail/{name}. Needs
+// Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork
+// on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/sendmail/{name}
 func (c *Client) UpdateSendmailEndpoint(ctx context.Context, p UpdateSendmailEndpointParams) error {
@@ -256,18 +241,16 @@ type DeleteSendmailEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteSendmailEndpoint calls DELETE /cluster/notifications/endpoints/sendmail/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// DeleteSendmailEndpoint calls DELETE /cluster/notifications/endpoints/sendmail/{name}. Needs
+// Mapping.Modify on /mapping/notifications.
 //
 //api:operation DELETE /cluster/notifications/endpoints/sendmail/{name}
 func (c *Client) DeleteSendmailEndpoint(ctx context.Context, p DeleteSendmailEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/notifications/endpoints/sendmail/{name}", &p, nil)
 }
 
-// ListSMTPEndpoints calls GET /cluster/notifications/endpoints/smtp.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// ListSMTPEndpoints calls GET /cluster/notifications/endpoints/smtp. Needs Mapping.Modify on
+// /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/smtp
 func (c *Client) ListSMTPEndpoints(ctx context.Context) ([]SMTPEndpointListItem, error) {
@@ -310,10 +293,8 @@ type CreateSMTPEndpointParams struct {
 	Username    *string  `json:"username,omitempty"`
 }
 
-// CreateSMTPEndpoint calls POST /cluster/notifications/endpoints/smtp.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// CreateSMTPEndpoint calls POST /cluster/notifications/endpoints/smtp. Needs Mapping.Modify on
+// /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/smtp
 func (c *Client) CreateSMTPEndpoint(ctx context.Context, p CreateSMTPEndpointParams) error {
@@ -325,9 +306,8 @@ type GetSMTPEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// GetSMTPEndpoint calls GET /cluster/notifications/endpoints/smtp/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// GetSMTPEndpoint calls GET /cluster/notifications/endpoints/smtp/{name}. Needs Mapping.Modify on
+// /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/smtp/{name}
 func (c *Client) GetSMTPEndpoint(ctx context.Context, p GetSMTPEndpointParams) (*SMTPEndpoint, error) {
@@ -374,10 +354,8 @@ type UpdateSMTPEndpointParams struct {
 	Username    *string  `json:"username,omitempty"`
 }
 
-// UpdateSMTPEndpoint calls PUT /cluster/notifications/endpoints/smtp/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// UpdateSMTPEndpoint calls PUT /cluster/notifications/endpoints/smtp/{name}. Needs Mapping.Modify on
+// /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/smtp/{name}
 func (c *Client) UpdateSMTPEndpoint(ctx context.Context, p UpdateSMTPEndpointParams) error {
@@ -389,18 +367,16 @@ type DeleteSMTPEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteSMTPEndpoint calls DELETE /cluster/notifications/endpoints/smtp/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// DeleteSMTPEndpoint calls DELETE /cluster/notifications/endpoints/smtp/{name}. Needs Mapping.Modify
+// on /mapping/notifications.
 //
 //api:operation DELETE /cluster/notifications/endpoints/smtp/{name}
 func (c *Client) DeleteSMTPEndpoint(ctx context.Context, p DeleteSMTPEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/notifications/endpoints/smtp/{name}", &p, nil)
 }
 
-// ListWebhookEndpoints calls GET /cluster/notifications/endpoints/webhook.
-//
-// Needs Mapping.Audit on /mapping/notifications.
+// ListWebhookEndpoints calls GET /cluster/notifications/endpoints/webhook. Needs Mapping.Audit on
+// /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/webhook
 func (c *Client) ListWebhookEndpoints(ctx context.Context) ([]WebhookEndpointListItem, error) {
@@ -436,10 +412,8 @@ type CreateWebhookEndpointParams struct {
 	Secret  []string `json:"secret,omitempty"`
 }
 
-// CreateWebhookEndpoint calls POST /cluster/notifications/endpoints/webhook.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// CreateWebhookEndpoint calls POST /cluster/notifications/endpoints/webhook. Needs Mapping.Modify on
+// /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /).
 //
 //api:operation POST /cluster/notifications/endpoints/webhook
 func (c *Client) CreateWebhookEndpoint(ctx context.Context, p CreateWebhookEndpointParams) error {
@@ -451,9 +425,8 @@ type GetWebhookEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// GetWebhookEndpoint calls GET /cluster/notifications/endpoints/webhook/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// GetWebhookEndpoint calls GET /cluster/notifications/endpoints/webhook/{name}. Needs Mapping.Modify
+// on /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/endpoints/webhook/{name}
 func (c *Client) GetWebhookEndpoint(ctx context.Context, p GetWebhookEndpointParams) (*WebhookEndpoint, error) {
@@ -493,10 +466,9 @@ type UpdateWebhookEndpointParams struct {
 	URL     *string  `json:"url,omitempty"`
 }
 
-// UpdateWebhookEndpoint calls PUT /cluster/notifications/endpoints/webhook/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or
-// Sys.AccessNetwork on /).
+// UpdateWebhookEndpoint calls PUT /cluster/notifications/endpoints/webhook/{name}. Needs
+// Mapping.Modify on /mapping/notifications, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork
+// on /).
 //
 //api:operation PUT /cluster/notifications/endpoints/webhook/{name}
 func (c *Client) UpdateWebhookEndpoint(ctx context.Context, p UpdateWebhookEndpointParams) error {
@@ -508,18 +480,16 @@ type DeleteWebhookEndpointParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteWebhookEndpoint calls DELETE /cluster/notifications/endpoints/webhook/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// DeleteWebhookEndpoint calls DELETE /cluster/notifications/endpoints/webhook/{name}. Needs
+// Mapping.Modify on /mapping/notifications.
 //
 //api:operation DELETE /cluster/notifications/endpoints/webhook/{name}
 func (c *Client) DeleteWebhookEndpoint(ctx context.Context, p DeleteWebhookEndpointParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/notifications/endpoints/webhook/{name}", &p, nil)
 }
 
-// ListNotificationMatcherFieldValues calls GET /cluster/notifications/matcher-field-values.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// ListNotificationMatcherFieldValues calls GET /cluster/notifications/matcher-field-values. Needs
+// Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/matcher-field-values
 func (c *Client) ListNotificationMatcherFieldValues(ctx context.Context) ([]NotificationMatcherFieldValueListItem, error) {
@@ -538,9 +508,8 @@ type NotificationMatcherFieldValueListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListNotificationMatcherFields calls GET /cluster/notifications/matcher-fields.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// ListNotificationMatcherFields calls GET /cluster/notifications/matcher-fields. Needs Mapping.Modify
+// on /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/matcher-fields
 func (c *Client) ListNotificationMatcherFields(ctx context.Context) ([]NotificationMatcherFieldListItem, error) {
@@ -557,10 +526,9 @@ type NotificationMatcherFieldListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListNotificationMatchers calls GET /cluster/notifications/matchers.
-//
-// Needs Mapping.Modify on /mapping/notifications, or Mapping.Audit on /mapping/notifications, or
-// Mapping.Use on /mapping/notifications.
+// ListNotificationMatchers calls GET /cluster/notifications/matchers. Needs Mapping.Modify on
+// /mapping/notifications, or Mapping.Audit on /mapping/notifications, or Mapping.Use on
+// /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/matchers
 func (c *Client) ListNotificationMatchers(ctx context.Context) ([]NotificationMatcherListItem, error) {
@@ -598,9 +566,8 @@ type CreateNotificationMatcherParams struct {
 	Target        []string `json:"target,omitempty"`
 }
 
-// CreateNotificationMatcher calls POST /cluster/notifications/matchers.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// CreateNotificationMatcher calls POST /cluster/notifications/matchers. Needs Mapping.Modify on
+// /mapping/notifications.
 //
 //api:operation POST /cluster/notifications/matchers
 func (c *Client) CreateNotificationMatcher(ctx context.Context, p CreateNotificationMatcherParams) error {
@@ -612,9 +579,8 @@ type GetNotificationMatcherParams struct {
 	Name string `json:"name"`
 }
 
-// GetNotificationMatcher calls GET /cluster/notifications/matchers/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications or Mapping.Audit on /mapping/notifications.
+// GetNotificationMatcher calls GET /cluster/notifications/matchers/{name}. Needs Mapping.Modify on
+// /mapping/notifications or Mapping.Audit on /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/matchers/{name}
 func (c *Client) GetNotificationMatcher(ctx context.Context, p GetNotificationMatcherParams) (*NotificationMatcher, error) {
@@ -656,9 +622,8 @@ type UpdateNotificationMatcherParams struct {
 	Target        []string `json:"target,omitempty"`
 }
 
-// UpdateNotificationMatcher calls PUT /cluster/notifications/matchers/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// UpdateNotificationMatcher calls PUT /cluster/notifications/matchers/{name}. Needs Mapping.Modify on
+// /mapping/notifications.
 //
 //api:operation PUT /cluster/notifications/matchers/{name}
 func (c *Client) UpdateNotificationMatcher(ctx context.Context, p UpdateNotificationMatcherParams) error {
@@ -670,19 +635,17 @@ type DeleteNotificationMatcherParams struct {
 	Name string `json:"name"`
 }
 
-// DeleteNotificationMatcher calls DELETE /cluster/notifications/matchers/{name}.
-//
-// Needs Mapping.Modify on /mapping/notifications.
+// DeleteNotificationMatcher calls DELETE /cluster/notifications/matchers/{name}. Needs Mapping.Modify
+// on /mapping/notifications.
 //
 //api:operation DELETE /cluster/notifications/matchers/{name}
 func (c *Client) DeleteNotificationMatcher(ctx context.Context, p DeleteNotificationMatcherParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/cluster/notifications/matchers/{name}", &p, nil)
 }
 
-// ListNotificationTargets calls GET /cluster/notifications/targets.
-//
-// Needs Mapping.Modify on /mapping/notifications, or Mapping.Audit on /mapping/notifications, or
-// Mapping.Use on /mapping/notifications.
+// ListNotificationTargets calls GET /cluster/notifications/targets. Needs Mapping.Modify on
+// /mapping/notifications, or Mapping.Audit on /mapping/notifications, or Mapping.Use on
+// /mapping/notifications.
 //
 //api:operation GET /cluster/notifications/targets
 func (c *Client) ListNotificationTargets(ctx context.Context) ([]NotificationTargetListItem, error) {
@@ -707,10 +670,9 @@ type TestNotificationTargetParams struct {
 	Name string `json:"name"`
 }
 
-// TestNotificationTarget calls POST /cluster/notifications/targets/{name}/test.
-//
-// Needs Mapping.Modify on /mapping/notifications, or Mapping.Audit on /mapping/notifications, or
-// Mapping.Use on /mapping/notifications.
+// TestNotificationTarget calls POST /cluster/notifications/targets/{name}/test. Needs Mapping.Modify
+// on /mapping/notifications, or Mapping.Audit on /mapping/notifications, or Mapping.Use on
+// /mapping/notifications.
 //
 //api:operation POST /cluster/notifications/targets/{name}/test
 func (c *Client) TestNotificationTarget(ctx context.Context, p TestNotificationTargetParams) error {

@@ -77,9 +77,7 @@ type ClusterOptionsBWLimit struct {
 
 // ParseClusterOptionsBWLimit reads the text of a ClusterOptionsBWLimit.
 func ParseClusterOptionsBWLimit(text string) (ClusterOptionsBWLimit, error) {
-	var v ClusterOptionsBWLimit
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ClusterOptionsBWLimit](text)
 }
 
 // String returns the text that stands for v.
@@ -126,9 +124,7 @@ type ClusterOptionsLocation struct {
 
 // ParseClusterOptionsLocation reads the text of a ClusterOptionsLocation.
 func ParseClusterOptionsLocation(text string) (ClusterOptionsLocation, error) {
-	var v ClusterOptionsLocation
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ClusterOptionsLocation](text)
 }
 
 // String returns the text that stands for v.
@@ -256,11 +252,7 @@ type Location struct {
 }
 
 // ParseLocation reads the text of a Location.
-func ParseLocation(text string) (Location, error) {
-	var v Location
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseLocation(text string) (Location, error) { return parse[Location](text) }
 
 // String returns the text that stands for v.
 func (v Location) String() string { return wire.FormatProps(v, v.raw) }
@@ -287,9 +279,7 @@ type MigrationOptions struct {
 
 // ParseMigrationOptions reads the text of a MigrationOptions.
 func ParseMigrationOptions(text string) (MigrationOptions, error) {
-	var v MigrationOptions
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[MigrationOptions](text)
 }
 
 // String returns the text that stands for v.
@@ -319,11 +309,7 @@ type StorageBWLimit struct {
 }
 
 // ParseStorageBWLimit reads the text of a StorageBWLimit.
-func ParseStorageBWLimit(text string) (StorageBWLimit, error) {
-	var v StorageBWLimit
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseStorageBWLimit(text string) (StorageBWLimit, error) { return parse[StorageBWLimit](text) }
 
 // String returns the text that stands for v.
 func (v StorageBWLimit) String() string { return wire.FormatProps(v, v.raw) }
@@ -359,9 +345,7 @@ type UpdateClusterOptionsCRS struct {
 
 // ParseUpdateClusterOptionsCRS reads the text of a UpdateClusterOptionsCRS.
 func ParseUpdateClusterOptionsCRS(text string) (UpdateClusterOptionsCRS, error) {
-	var v UpdateClusterOptionsCRS
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsCRS](text)
 }
 
 // String returns the text that stands for v.
@@ -388,9 +372,7 @@ type UpdateClusterOptionsHA struct {
 
 // ParseUpdateClusterOptionsHA reads the text of a UpdateClusterOptionsHA.
 func ParseUpdateClusterOptionsHA(text string) (UpdateClusterOptionsHA, error) {
-	var v UpdateClusterOptionsHA
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsHA](text)
 }
 
 // String returns the text that stands for v.
@@ -418,9 +400,7 @@ type UpdateClusterOptionsNextID struct {
 
 // ParseUpdateClusterOptionsNextID reads the text of a UpdateClusterOptionsNextID.
 func ParseUpdateClusterOptionsNextID(text string) (UpdateClusterOptionsNextID, error) {
-	var v UpdateClusterOptionsNextID
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsNextID](text)
 }
 
 // String returns the text that stands for v.
@@ -452,9 +432,7 @@ type UpdateClusterOptionsNotify struct {
 
 // ParseUpdateClusterOptionsNotify reads the text of a UpdateClusterOptionsNotify.
 func ParseUpdateClusterOptionsNotify(text string) (UpdateClusterOptionsNotify, error) {
-	var v UpdateClusterOptionsNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsNotify](text)
 }
 
 // String returns the text that stands for v.
@@ -484,9 +462,7 @@ type UpdateClusterOptionsTagStyle struct {
 
 // ParseUpdateClusterOptionsTagStyle reads the text of a UpdateClusterOptionsTagStyle.
 func ParseUpdateClusterOptionsTagStyle(text string) (UpdateClusterOptionsTagStyle, error) {
-	var v UpdateClusterOptionsTagStyle
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsTagStyle](text)
 }
 
 // String returns the text that stands for v.
@@ -516,9 +492,7 @@ type UpdateClusterOptionsU2F struct {
 
 // ParseUpdateClusterOptionsU2F reads the text of a UpdateClusterOptionsU2F.
 func ParseUpdateClusterOptionsU2F(text string) (UpdateClusterOptionsU2F, error) {
-	var v UpdateClusterOptionsU2F
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsU2F](text)
 }
 
 // String returns the text that stands for v.
@@ -546,9 +520,7 @@ type UpdateClusterOptionsUserTagAccess struct {
 
 // ParseUpdateClusterOptionsUserTagAccess reads the text of a UpdateClusterOptionsUserTagAccess.
 func ParseUpdateClusterOptionsUserTagAccess(text string) (UpdateClusterOptionsUserTagAccess, error) {
-	var v UpdateClusterOptionsUserTagAccess
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsUserTagAccess](text)
 }
 
 // String returns the text that stands for v.
@@ -580,9 +552,7 @@ type UpdateClusterOptionsWebAuthn struct {
 
 // ParseUpdateClusterOptionsWebAuthn reads the text of a UpdateClusterOptionsWebAuthn.
 func ParseUpdateClusterOptionsWebAuthn(text string) (UpdateClusterOptionsWebAuthn, error) {
-	var v UpdateClusterOptionsWebAuthn
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[UpdateClusterOptionsWebAuthn](text)
 }
 
 // String returns the text that stands for v.

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetClusterQemuIndex calls GET /cluster/qemu.
-//
-// Open to every authenticated user. Since 9.2.
+// GetClusterQemuIndex calls GET /cluster/qemu. Open to every authenticated user. Since 9.2.
 //
 //api:operation GET /cluster/qemu
 func (c *Client) GetClusterQemuIndex(ctx context.Context) ([]ClusterQemuIndex, error) {
@@ -33,10 +31,8 @@ type ListClusterQemuCPUFlagsParams struct {
 	Arch  *string `json:"arch,omitempty"`  // One of x86_64, aarch64.
 }
 
-// ListClusterQemuCPUFlags calls GET /cluster/qemu/cpu-flags.
-//
-// Needs Sys.Audit on /nodes, or Mapping.Audit, Mapping.Use or Mapping.Modify on /mapping/cpu. Since
-// 9.2.
+// ListClusterQemuCPUFlags calls GET /cluster/qemu/cpu-flags. Needs Sys.Audit on /nodes, or
+// Mapping.Audit, Mapping.Use or Mapping.Modify on /mapping/cpu. Since 9.2.
 //
 //api:operation GET /cluster/qemu/cpu-flags
 func (c *Client) ListClusterQemuCPUFlags(ctx context.Context, p ListClusterQemuCPUFlagsParams) ([]CPUFlag, error) {
@@ -54,9 +50,8 @@ type CPUFlag struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListCustomCPUModels calls GET /cluster/qemu/custom-cpu-models.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.2.
+// ListCustomCPUModels calls GET /cluster/qemu/custom-cpu-models. Open to every authenticated user,
+// within limits that the server checks itself. Since 9.2.
 //
 //api:operation GET /cluster/qemu/custom-cpu-models
 func (c *Client) ListCustomCPUModels(ctx context.Context) ([]CustomCPUModel, error) {
@@ -132,9 +127,8 @@ type CreateCustomCPUModelParams struct {
 	PhysBits      *string `json:"phys-bits,omitempty"`
 }
 
-// CreateCustomCPUModel calls POST /cluster/qemu/custom-cpu-models.
-//
-// Needs Mapping.Modify on /mapping/cpu. Since 9.2.
+// CreateCustomCPUModel calls POST /cluster/qemu/custom-cpu-models. Needs Mapping.Modify on
+// /mapping/cpu. Since 9.2.
 //
 //api:operation POST /cluster/qemu/custom-cpu-models
 func (c *Client) CreateCustomCPUModel(ctx context.Context, p CreateCustomCPUModelParams) error {
@@ -146,10 +140,9 @@ type GetCustomCPUModelParams struct {
 	CPUType string `json:"cputype"`
 }
 
-// GetCustomCPUModel calls GET /cluster/qemu/custom-cpu-models/{cputype}.
-//
-// Needs Mapping.Audit on /mapping/cpu/{cputype}, or Mapping.Use on /mapping/cpu/{cputype}, or
-// Mapping.Modify on /mapping/cpu/{cputype}. Since 9.2.
+// GetCustomCPUModel calls GET /cluster/qemu/custom-cpu-models/{cputype}. Needs Mapping.Audit on
+// /mapping/cpu/{cputype}, or Mapping.Use on /mapping/cpu/{cputype}, or Mapping.Modify on
+// /mapping/cpu/{cputype}. Since 9.2.
 //
 //api:operation GET /cluster/qemu/custom-cpu-models/{cputype}
 func (c *Client) GetCustomCPUModel(ctx context.Context, p GetCustomCPUModelParams) (*CustomCPUModel, error) {
@@ -194,9 +187,8 @@ type UpdateCustomCPUModelParams struct {
 	ReportedModel *string `json:"reported-model,omitempty"`
 }
 
-// UpdateCustomCPUModel calls PUT /cluster/qemu/custom-cpu-models/{cputype}.
-//
-// Needs Mapping.Modify on /mapping/cpu/{cputype}. Since 9.2.
+// UpdateCustomCPUModel calls PUT /cluster/qemu/custom-cpu-models/{cputype}. Needs Mapping.Modify on
+// /mapping/cpu/{cputype}. Since 9.2.
 //
 //api:operation PUT /cluster/qemu/custom-cpu-models/{cputype}
 func (c *Client) UpdateCustomCPUModel(ctx context.Context, p UpdateCustomCPUModelParams) error {
@@ -208,9 +200,8 @@ type DeleteCustomCPUModelParams struct {
 	CPUType string `json:"cputype"`
 }
 
-// DeleteCustomCPUModel calls DELETE /cluster/qemu/custom-cpu-models/{cputype}.
-//
-// Needs Mapping.Modify on /mapping/cpu/{cputype}. Since 9.2.
+// DeleteCustomCPUModel calls DELETE /cluster/qemu/custom-cpu-models/{cputype}. Needs Mapping.Modify on
+// /mapping/cpu/{cputype}. Since 9.2.
 //
 //api:operation DELETE /cluster/qemu/custom-cpu-models/{cputype}
 func (c *Client) DeleteCustomCPUModel(ctx context.Context, p DeleteCustomCPUModelParams) error {

@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetSDNIndex calls GET /cluster/sdn.
-//
-// Needs SDN.Audit on /sdn.
+// GetSDNIndex calls GET /cluster/sdn. Needs SDN.Audit on /sdn.
 //
 //api:operation GET /cluster/sdn
 func (c *Client) GetSDNIndex(ctx context.Context) ([]SDNIndex, error) {
@@ -55,9 +53,8 @@ type ListSDNControllersParams struct {
 	Type    *string `json:"type,omitempty"` // One of bgp, evpn, faucet, isis.
 }
 
-// ListSDNControllers calls GET /cluster/sdn/controllers.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNControllers calls GET /cluster/sdn/controllers. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/controllers
 func (c *Client) ListSDNControllers(ctx context.Context, p ListSDNControllersParams) ([]SDNController, error) {
@@ -132,9 +129,7 @@ type CreateSDNControllerParams struct {
 	RouteMapOut             *string  `json:"route-map-out,omitempty"` // Since 9.2.
 }
 
-// CreateSDNController calls POST /cluster/sdn/controllers.
-//
-// Needs SDN.Allocate on /sdn/controllers.
+// CreateSDNController calls POST /cluster/sdn/controllers. Needs SDN.Allocate on /sdn/controllers.
 //
 //api:operation POST /cluster/sdn/controllers
 func (c *Client) CreateSDNController(ctx context.Context, p CreateSDNControllerParams) error {
@@ -148,9 +143,8 @@ type GetSDNControllerParams struct {
 	Running    *bool  `json:"running,omitempty"`
 }
 
-// GetSDNController calls GET /cluster/sdn/controllers/{controller}.
-//
-// Needs SDN.Allocate on /sdn/controllers/{controller}.
+// GetSDNController calls GET /cluster/sdn/controllers/{controller}. Needs SDN.Allocate on
+// /sdn/controllers/{controller}.
 //
 //api:operation GET /cluster/sdn/controllers/{controller}
 func (c *Client) GetSDNController(ctx context.Context, p GetSDNControllerParams) (*SDNController, error) {
@@ -185,9 +179,8 @@ type UpdateSDNControllerParams struct {
 	RouteMapOut             *string  `json:"route-map-out,omitempty"` // Since 9.2.
 }
 
-// UpdateSDNController calls PUT /cluster/sdn/controllers/{controller}.
-//
-// Needs SDN.Allocate on /sdn/controllers.
+// UpdateSDNController calls PUT /cluster/sdn/controllers/{controller}. Needs SDN.Allocate on
+// /sdn/controllers.
 //
 //api:operation PUT /cluster/sdn/controllers/{controller}
 func (c *Client) UpdateSDNController(ctx context.Context, p UpdateSDNControllerParams) error {
@@ -200,9 +193,8 @@ type DeleteSDNControllerParams struct {
 	LockToken  *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNController calls DELETE /cluster/sdn/controllers/{controller}.
-//
-// Needs SDN.Allocate on /sdn/controllers.
+// DeleteSDNController calls DELETE /cluster/sdn/controllers/{controller}. Needs SDN.Allocate on
+// /sdn/controllers.
 //
 //api:operation DELETE /cluster/sdn/controllers/{controller}
 func (c *Client) DeleteSDNController(ctx context.Context, p DeleteSDNControllerParams) error {
@@ -214,9 +206,8 @@ type ListSDNDNSPluginsParams struct {
 	Type *string `json:"type,omitempty"` // Always powerdns.
 }
 
-// ListSDNDNSPlugins calls GET /cluster/sdn/dns.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNDNSPlugins calls GET /cluster/sdn/dns. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /cluster/sdn/dns
 func (c *Client) ListSDNDNSPlugins(ctx context.Context, p ListSDNDNSPluginsParams) ([]SDNDNSPluginListItem, error) {
@@ -246,9 +237,7 @@ type CreateSDNDNSPluginParams struct {
 	TTL           *int64  `json:"ttl,omitempty"`
 }
 
-// CreateSDNDNSPlugin calls POST /cluster/sdn/dns.
-//
-// Needs SDN.Allocate on /sdn/dns.
+// CreateSDNDNSPlugin calls POST /cluster/sdn/dns. Needs SDN.Allocate on /sdn/dns.
 //
 //api:operation POST /cluster/sdn/dns
 func (c *Client) CreateSDNDNSPlugin(ctx context.Context, p CreateSDNDNSPluginParams) error {
@@ -260,9 +249,7 @@ type GetSDNDNSPluginParams struct {
 	DNS string `json:"dns"` // At least 2 characters.
 }
 
-// GetSDNDNSPlugin calls GET /cluster/sdn/dns/{dns}.
-//
-// Needs SDN.Allocate on /sdn/dns/{dns}.
+// GetSDNDNSPlugin calls GET /cluster/sdn/dns/{dns}. Needs SDN.Allocate on /sdn/dns/{dns}.
 //
 //api:operation GET /cluster/sdn/dns/{dns}
 func (c *Client) GetSDNDNSPlugin(ctx context.Context, p GetSDNDNSPluginParams) (*SDNDNSPlugin, error) {
@@ -301,9 +288,7 @@ type UpdateSDNDNSPluginParams struct {
 	URL           *string  `json:"url,omitempty"`
 }
 
-// UpdateSDNDNSPlugin calls PUT /cluster/sdn/dns/{dns}.
-//
-// Needs SDN.Allocate on /sdn/dns.
+// UpdateSDNDNSPlugin calls PUT /cluster/sdn/dns/{dns}. Needs SDN.Allocate on /sdn/dns.
 //
 //api:operation PUT /cluster/sdn/dns/{dns}
 func (c *Client) UpdateSDNDNSPlugin(ctx context.Context, p UpdateSDNDNSPluginParams) error {
@@ -316,9 +301,7 @@ type DeleteSDNDNSPluginParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNDNSPlugin calls DELETE /cluster/sdn/dns/{dns}.
-//
-// Needs SDN.Allocate on /sdn/dns.
+// DeleteSDNDNSPlugin calls DELETE /cluster/sdn/dns/{dns}. Needs SDN.Allocate on /sdn/dns.
 //
 //api:operation DELETE /cluster/sdn/dns/{dns}
 func (c *Client) DeleteSDNDNSPlugin(ctx context.Context, p DeleteSDNDNSPluginParams) error {
@@ -353,9 +336,7 @@ type DryRunSDNResult struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// GetSDNFabricIndex calls GET /cluster/sdn/fabrics.
-//
-// Needs SDN.Audit on /sdn/fabrics. Since 9.1.
+// GetSDNFabricIndex calls GET /cluster/sdn/fabrics. Needs SDN.Audit on /sdn/fabrics. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics
 func (c *Client) GetSDNFabricIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -370,9 +351,8 @@ type GetSDNFabricsAndNodesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// GetSDNFabricsAndNodes calls GET /cluster/sdn/fabrics/all.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// GetSDNFabricsAndNodes calls GET /cluster/sdn/fabrics/all. Open to every authenticated user, within
+// limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/all
 func (c *Client) GetSDNFabricsAndNodes(ctx context.Context, p GetSDNFabricsAndNodesParams) (*SDNFabricsAndNodes, error) {
@@ -417,9 +397,7 @@ type SDNFabricInterface struct {
 
 // ParseSDNFabricInterface reads the text of a SDNFabricInterface.
 func ParseSDNFabricInterface(text string) (SDNFabricInterface, error) {
-	var v SDNFabricInterface
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[SDNFabricInterface](text)
 }
 
 // String returns the text that stands for v.
@@ -469,11 +447,7 @@ type SDNFabricPeer struct {
 }
 
 // ParseSDNFabricPeer reads the text of a SDNFabricPeer.
-func ParseSDNFabricPeer(text string) (SDNFabricPeer, error) {
-	var v SDNFabricPeer
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseSDNFabricPeer(text string) (SDNFabricPeer, error) { return parse[SDNFabricPeer](text) }
 
 // String returns the text that stands for v.
 func (v SDNFabricPeer) String() string { return wire.FormatProps(v, v.raw) }
@@ -500,9 +474,7 @@ type SDNFabricRedistribute struct {
 
 // ParseSDNFabricRedistribute reads the text of a SDNFabricRedistribute.
 func ParseSDNFabricRedistribute(text string) (SDNFabricRedistribute, error) {
-	var v SDNFabricRedistribute
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[SDNFabricRedistribute](text)
 }
 
 // String returns the text that stands for v.
@@ -531,9 +503,8 @@ type ListSDNFabricsParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListSDNFabrics calls GET /cluster/sdn/fabrics/fabric.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// ListSDNFabrics calls GET /cluster/sdn/fabrics/fabric. Open to every authenticated user, within
+// limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/fabric
 func (c *Client) ListSDNFabrics(ctx context.Context, p ListSDNFabricsParams) ([]SDNFabric, error) {
@@ -558,9 +529,8 @@ type CreateSDNFabricParams struct {
 	RouteFilter         *string                 `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
-// CreateSDNFabric calls POST /cluster/sdn/fabrics/fabric.
-//
-// Needs SDN.Allocate on /sdn/fabrics. Since 9.1.
+// CreateSDNFabric calls POST /cluster/sdn/fabrics/fabric. Needs SDN.Allocate on /sdn/fabrics. Since
+// 9.1.
 //
 //api:operation POST /cluster/sdn/fabrics/fabric
 func (c *Client) CreateSDNFabric(ctx context.Context, p CreateSDNFabricParams) error {
@@ -572,9 +542,8 @@ type GetSDNFabricParams struct {
 	ID string `json:"id"` // 2 to 8 characters.
 }
 
-// GetSDNFabric calls GET /cluster/sdn/fabrics/fabric/{id}.
-//
-// Needs SDN.Audit or SDN.Allocate on /sdn/fabrics/{id}. Since 9.1.
+// GetSDNFabric calls GET /cluster/sdn/fabrics/fabric/{id}. Needs SDN.Audit or SDN.Allocate on
+// /sdn/fabrics/{id}. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/fabric/{id}
 func (c *Client) GetSDNFabric(ctx context.Context, p GetSDNFabricParams) (*SDNFabric, error) {
@@ -604,9 +573,8 @@ type UpdateSDNFabricParams struct {
 	RouteFilter         *string                 `json:"route_filter,omitempty"`         // Only for ospf and openfabric. Since 9.2.
 }
 
-// UpdateSDNFabric calls PUT /cluster/sdn/fabrics/fabric/{id}.
-//
-// Needs SDN.Allocate on /sdn/fabrics/{id}. Since 9.1.
+// UpdateSDNFabric calls PUT /cluster/sdn/fabrics/fabric/{id}. Needs SDN.Allocate on /sdn/fabrics/{id}.
+// Since 9.1.
 //
 //api:operation PUT /cluster/sdn/fabrics/fabric/{id}
 func (c *Client) UpdateSDNFabric(ctx context.Context, p UpdateSDNFabricParams) error {
@@ -618,9 +586,8 @@ type DeleteSDNFabricParams struct {
 	ID string `json:"id"` // 2 to 8 characters.
 }
 
-// DeleteSDNFabric calls DELETE /cluster/sdn/fabrics/fabric/{id}.
-//
-// Needs SDN.Allocate on /sdn/fabrics/{id}. Since 9.1.
+// DeleteSDNFabric calls DELETE /cluster/sdn/fabrics/fabric/{id}. Needs SDN.Allocate on
+// /sdn/fabrics/{id}. Since 9.1.
 //
 //api:operation DELETE /cluster/sdn/fabrics/fabric/{id}
 func (c *Client) DeleteSDNFabric(ctx context.Context, p DeleteSDNFabricParams) error {
@@ -633,9 +600,8 @@ type ListAllSDNFabricNodesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListAllSDNFabricNodes calls GET /cluster/sdn/fabrics/node.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// ListAllSDNFabricNodes calls GET /cluster/sdn/fabrics/node. Open to every authenticated user, within
+// limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node
 func (c *Client) ListAllSDNFabricNodes(ctx context.Context, p ListAllSDNFabricNodesParams) ([]SDNFabricNode, error) {
@@ -651,9 +617,8 @@ type ListSDNFabricNodesParams struct {
 	Running  *bool  `json:"running,omitempty"`
 }
 
-// ListSDNFabricNodes calls GET /cluster/sdn/fabrics/node/{fabric_id}.
-//
-// Needs SDN.Audit on /sdn/fabrics/{fabric_id}. The server checks more. Since 9.1.
+// ListSDNFabricNodes calls GET /cluster/sdn/fabrics/node/{fabric_id}. Needs SDN.Audit on
+// /sdn/fabrics/{fabric_id}. The server checks more. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node/{fabric_id}
 func (c *Client) ListSDNFabricNodes(ctx context.Context, p ListSDNFabricNodesParams) ([]SDNFabricNode, error) {
@@ -679,9 +644,8 @@ type AddSDNFabricNodeParams struct {
 	Role       *string              `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
 }
 
-// AddSDNFabricNode calls POST /cluster/sdn/fabrics/node/{fabric_id}.
-//
-// Needs SDN.Allocate on /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
+// AddSDNFabricNode calls POST /cluster/sdn/fabrics/node/{fabric_id}. Needs SDN.Allocate on
+// /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
 //
 //api:operation POST /cluster/sdn/fabrics/node/{fabric_id}
 func (c *Client) AddSDNFabricNode(ctx context.Context, p AddSDNFabricNodeParams) error {
@@ -694,10 +658,9 @@ type GetSDNFabricNodeParams struct {
 	NodeID   string `json:"node_id"`
 }
 
-// GetSDNFabricNode calls GET /cluster/sdn/fabrics/node/{fabric_id}/{node_id}.
-//
-// Needs SDN.Audit or SDN.Allocate on /sdn/fabrics/{fabric_id}, and Sys.Audit or Sys.Modify on
-// /nodes/{node_id}. Since 9.1.
+// GetSDNFabricNode calls GET /cluster/sdn/fabrics/node/{fabric_id}/{node_id}. Needs SDN.Audit or
+// SDN.Allocate on /sdn/fabrics/{fabric_id}, and Sys.Audit or Sys.Modify on /nodes/{node_id}. Since
+// 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node/{fabric_id}/{node_id}
 func (c *Client) GetSDNFabricNode(ctx context.Context, p GetSDNFabricNodeParams) (*SDNFabricNode, error) {
@@ -726,9 +689,8 @@ type UpdateSDNFabricNodeParams struct {
 	Role       *string              `json:"role,omitempty"`       // One of internal, external. Only for wireguard. Since 9.2.
 }
 
-// UpdateSDNFabricNode calls PUT /cluster/sdn/fabrics/node/{fabric_id}/{node_id}.
-//
-// Needs SDN.Allocate on /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
+// UpdateSDNFabricNode calls PUT /cluster/sdn/fabrics/node/{fabric_id}/{node_id}. Needs SDN.Allocate on
+// /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
 //
 //api:operation PUT /cluster/sdn/fabrics/node/{fabric_id}/{node_id}
 func (c *Client) UpdateSDNFabricNode(ctx context.Context, p UpdateSDNFabricNodeParams) error {
@@ -741,9 +703,8 @@ type DeleteSDNFabricNodeParams struct {
 	NodeID   string `json:"node_id"`
 }
 
-// DeleteSDNFabricNode calls DELETE /cluster/sdn/fabrics/node/{fabric_id}/{node_id}.
-//
-// Needs SDN.Allocate on /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
+// DeleteSDNFabricNode calls DELETE /cluster/sdn/fabrics/node/{fabric_id}/{node_id}. Needs SDN.Allocate
+// on /sdn/fabrics/{fabric_id} and Sys.Modify on /nodes/{node_id}. Since 9.1.
 //
 //api:operation DELETE /cluster/sdn/fabrics/node/{fabric_id}/{node_id}
 func (c *Client) DeleteSDNFabricNode(ctx context.Context, p DeleteSDNFabricNodeParams) error {
@@ -755,9 +716,8 @@ type ListSDNIPAMsParams struct {
 	Type *string `json:"type,omitempty"` // One of netbox, phpipam, pve.
 }
 
-// ListSDNIPAMs calls GET /cluster/sdn/ipams.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNIPAMs calls GET /cluster/sdn/ipams. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /cluster/sdn/ipams
 func (c *Client) ListSDNIPAMs(ctx context.Context, p ListSDNIPAMsParams) ([]SDNIPAMListItem, error) {
@@ -785,9 +745,7 @@ type CreateSDNIPAMParams struct {
 	URL         *string `json:"url,omitempty"`
 }
 
-// CreateSDNIPAM calls POST /cluster/sdn/ipams.
-//
-// Needs SDN.Allocate on /sdn/ipams.
+// CreateSDNIPAM calls POST /cluster/sdn/ipams. Needs SDN.Allocate on /sdn/ipams.
 //
 //api:operation POST /cluster/sdn/ipams
 func (c *Client) CreateSDNIPAM(ctx context.Context, p CreateSDNIPAMParams) error {
@@ -799,9 +757,7 @@ type GetSDNIPAMParams struct {
 	IPAM string `json:"ipam"` // At least 2 characters.
 }
 
-// GetSDNIPAM calls GET /cluster/sdn/ipams/{ipam}.
-//
-// Needs SDN.Allocate on /sdn/ipams/{ipam}.
+// GetSDNIPAM calls GET /cluster/sdn/ipams/{ipam}. Needs SDN.Allocate on /sdn/ipams/{ipam}.
 //
 //api:operation GET /cluster/sdn/ipams/{ipam}
 func (c *Client) GetSDNIPAM(ctx context.Context, p GetSDNIPAMParams) (*SDNIPAM, error) {
@@ -837,9 +793,7 @@ type UpdateSDNIPAMParams struct {
 	URL         *string  `json:"url,omitempty"`
 }
 
-// UpdateSDNIPAM calls PUT /cluster/sdn/ipams/{ipam}.
-//
-// Needs SDN.Allocate on /sdn/ipams.
+// UpdateSDNIPAM calls PUT /cluster/sdn/ipams/{ipam}. Needs SDN.Allocate on /sdn/ipams.
 //
 //api:operation PUT /cluster/sdn/ipams/{ipam}
 func (c *Client) UpdateSDNIPAM(ctx context.Context, p UpdateSDNIPAMParams) error {
@@ -852,9 +806,7 @@ type DeleteSDNIPAMParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNIPAM calls DELETE /cluster/sdn/ipams/{ipam}.
-//
-// Needs SDN.Allocate on /sdn/ipams.
+// DeleteSDNIPAM calls DELETE /cluster/sdn/ipams/{ipam}. Needs SDN.Allocate on /sdn/ipams.
 //
 //api:operation DELETE /cluster/sdn/ipams/{ipam}
 func (c *Client) DeleteSDNIPAM(ctx context.Context, p DeleteSDNIPAMParams) error {
@@ -866,9 +818,8 @@ type ListSDNIPAMStatusParams struct {
 	IPAM string `json:"ipam"` // At least 2 characters.
 }
 
-// ListSDNIPAMStatus calls GET /cluster/sdn/ipams/{ipam}/status.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNIPAMStatus calls GET /cluster/sdn/ipams/{ipam}/status. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/ipams/{ipam}/status
 func (c *Client) ListSDNIPAMStatus(ctx context.Context, p ListSDNIPAMStatusParams) ([]SDNIPAMStatusListItem, error) {
@@ -915,9 +866,7 @@ type UnlockSDNParams struct {
 	LockToken *string `json:"lock-token,omitempty"`
 }
 
-// UnlockSDN calls DELETE /cluster/sdn/lock.
-//
-// Needs SDN.Allocate on /sdn. Since 9.1.
+// UnlockSDN calls DELETE /cluster/sdn/lock. Needs SDN.Allocate on /sdn. Since 9.1.
 //
 //api:operation DELETE /cluster/sdn/lock
 func (c *Client) UnlockSDN(ctx context.Context, p UnlockSDNParams) error {
@@ -931,9 +880,8 @@ type ListSDNPrefixListsParams struct {
 	Verbose *bool `json:"verbose,omitempty"`
 }
 
-// ListSDNPrefixLists calls GET /cluster/sdn/prefix-lists.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.2.
+// ListSDNPrefixLists calls GET /cluster/sdn/prefix-lists. Open to every authenticated user, within
+// limits that the server checks itself. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists
 func (c *Client) ListSDNPrefixLists(ctx context.Context, p ListSDNPrefixListsParams) ([]SDNPrefixList, error) {
@@ -967,9 +915,7 @@ type SDNPrefixListRule struct {
 
 // ParseSDNPrefixListRule reads the text of a SDNPrefixListRule.
 func ParseSDNPrefixListRule(text string) (SDNPrefixListRule, error) {
-	var v SDNPrefixListRule
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[SDNPrefixListRule](text)
 }
 
 // String returns the text that stands for v.
@@ -992,9 +938,8 @@ type CreateSDNPrefixListParams struct {
 	LockToken *string             `json:"lock-token,omitempty"`
 }
 
-// CreateSDNPrefixList calls POST /cluster/sdn/prefix-lists.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists. Since 9.2.
+// CreateSDNPrefixList calls POST /cluster/sdn/prefix-lists. Needs SDN.Allocate on /sdn/prefix-lists.
+// Since 9.2.
 //
 //api:operation POST /cluster/sdn/prefix-lists
 func (c *Client) CreateSDNPrefixList(ctx context.Context, p CreateSDNPrefixListParams) error {
@@ -1006,9 +951,8 @@ type GetSDNPrefixListParams struct {
 	ID string `json:"id"`
 }
 
-// GetSDNPrefixList calls GET /cluster/sdn/prefix-lists/{id}.
-//
-// Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
+// GetSDNPrefixList calls GET /cluster/sdn/prefix-lists/{id}. Needs SDN.Audit on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}
 func (c *Client) GetSDNPrefixList(ctx context.Context, p GetSDNPrefixListParams) (*SDNPrefixList, error) {
@@ -1028,9 +972,8 @@ type UpdateSDNPrefixListParams struct {
 	LockToken *string             `json:"lock-token,omitempty"`
 }
 
-// UpdateSDNPrefixList calls PUT /cluster/sdn/prefix-lists/{id}.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
+// UpdateSDNPrefixList calls PUT /cluster/sdn/prefix-lists/{id}. Needs SDN.Allocate on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation PUT /cluster/sdn/prefix-lists/{id}
 func (c *Client) UpdateSDNPrefixList(ctx context.Context, p UpdateSDNPrefixListParams) error {
@@ -1043,9 +986,8 @@ type DeleteSDNPrefixListParams struct {
 	LockToken *string `json:"lock-token,omitempty"`
 }
 
-// DeleteSDNPrefixList calls DELETE /cluster/sdn/prefix-lists/{id}.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
+// DeleteSDNPrefixList calls DELETE /cluster/sdn/prefix-lists/{id}. Needs SDN.Allocate on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation DELETE /cluster/sdn/prefix-lists/{id}
 func (c *Client) DeleteSDNPrefixList(ctx context.Context, p DeleteSDNPrefixListParams) error {
@@ -1057,9 +999,8 @@ type ListSDNPrefixListEntriesParams struct {
 	ID string `json:"id"`
 }
 
-// ListSDNPrefixListEntries calls GET /cluster/sdn/prefix-lists/{id}/entries.
-//
-// Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
+// ListSDNPrefixListEntries calls GET /cluster/sdn/prefix-lists/{id}/entries. Needs SDN.Audit on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}/entries
 func (c *Client) ListSDNPrefixListEntries(ctx context.Context, p ListSDNPrefixListEntriesParams) ([]SDNPrefixListEntry, error) {
@@ -1092,9 +1033,8 @@ type CreateSDNPrefixListEntryParams struct {
 	Seq       *int64  `json:"seq,omitempty"` // 1 to 4294967295.
 }
 
-// CreateSDNPrefixListEntry calls POST /cluster/sdn/prefix-lists/{id}/entries.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
+// CreateSDNPrefixListEntry calls POST /cluster/sdn/prefix-lists/{id}/entries. Needs SDN.Allocate on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation POST /cluster/sdn/prefix-lists/{id}/entries
 func (c *Client) CreateSDNPrefixListEntry(ctx context.Context, p CreateSDNPrefixListEntryParams) error {
@@ -1107,9 +1047,8 @@ type GetSDNPrefixListEntryParams struct {
 	URLSeq string `json:"url_seq"`
 }
 
-// GetSDNPrefixListEntry calls GET /cluster/sdn/prefix-lists/{id}/entries/{url_seq}.
-//
-// Needs SDN.Audit on /sdn/prefix-lists/{id}. Since 9.2.
+// GetSDNPrefixListEntry calls GET /cluster/sdn/prefix-lists/{id}/entries/{url_seq}. Needs SDN.Audit on
+// /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists/{id}/entries/{url_seq}
 func (c *Client) GetSDNPrefixListEntry(ctx context.Context, p GetSDNPrefixListEntryParams) (*SDNPrefixListEntry, error) {
@@ -1134,9 +1073,8 @@ type UpdateSDNPrefixListEntryParams struct {
 	Seq       *int64   `json:"seq,omitempty"` // 1 to 4294967295.
 }
 
-// UpdateSDNPrefixListEntry calls PUT /cluster/sdn/prefix-lists/{id}/entries/{url_seq}.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
+// UpdateSDNPrefixListEntry calls PUT /cluster/sdn/prefix-lists/{id}/entries/{url_seq}. Needs
+// SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation PUT /cluster/sdn/prefix-lists/{id}/entries/{url_seq}
 func (c *Client) UpdateSDNPrefixListEntry(ctx context.Context, p UpdateSDNPrefixListEntryParams) error {
@@ -1150,9 +1088,8 @@ type DeleteSDNPrefixListEntryParams struct {
 	LockToken *string `json:"lock-token,omitempty"`
 }
 
-// DeleteSDNPrefixListEntry calls DELETE /cluster/sdn/prefix-lists/{id}/entries/{url_seq}.
-//
-// Needs SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
+// DeleteSDNPrefixListEntry calls DELETE /cluster/sdn/prefix-lists/{id}/entries/{url_seq}. Needs
+// SDN.Allocate on /sdn/prefix-lists/{id}. Since 9.2.
 //
 //api:operation DELETE /cluster/sdn/prefix-lists/{id}/entries/{url_seq}
 func (c *Client) DeleteSDNPrefixListEntry(ctx context.Context, p DeleteSDNPrefixListEntryParams) error {
@@ -1165,9 +1102,7 @@ type RollbackSDNParams struct {
 	ReleaseLock *bool   `json:"release-lock,omitempty"` // Default true.
 }
 
-// RollbackSDN calls POST /cluster/sdn/rollback.
-//
-// Needs SDN.Allocate on /sdn. Since 9.1.
+// RollbackSDN calls POST /cluster/sdn/rollback. Needs SDN.Allocate on /sdn. Since 9.1.
 //
 //api:operation POST /cluster/sdn/rollback
 func (c *Client) RollbackSDN(ctx context.Context, p RollbackSDNParams) error {
@@ -1179,9 +1114,8 @@ type GetSDNRouteMapIndexParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// GetSDNRouteMapIndex calls GET /cluster/sdn/route-maps.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.2.
+// GetSDNRouteMapIndex calls GET /cluster/sdn/route-maps. Open to every authenticated user, within
+// limits that the server checks itself. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps
 func (c *Client) GetSDNRouteMapIndex(ctx context.Context, p GetSDNRouteMapIndexParams) ([]SDNRouteMapIndex, error) {
@@ -1203,9 +1137,8 @@ type ListAllSDNRouteMapEntriesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListAllSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.2.
+// ListAllSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries. Open to every authenticated
+// user, within limits that the server checks itself. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps/entries
 func (c *Client) ListAllSDNRouteMapEntries(ctx context.Context, p ListAllSDNRouteMapEntriesParams) ([]SDNRouteMapEntry, error) {
@@ -1241,9 +1174,7 @@ type SDNRouteMapExitAction struct {
 
 // ParseSDNRouteMapExitAction reads the text of a SDNRouteMapExitAction.
 func ParseSDNRouteMapExitAction(text string) (SDNRouteMapExitAction, error) {
-	var v SDNRouteMapExitAction
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[SDNRouteMapExitAction](text)
 }
 
 // String returns the text that stands for v.
@@ -1274,9 +1205,7 @@ type SDNRouteMapMatch struct {
 
 // ParseSDNRouteMapMatch reads the text of a SDNRouteMapMatch.
 func ParseSDNRouteMapMatch(text string) (SDNRouteMapMatch, error) {
-	var v SDNRouteMapMatch
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[SDNRouteMapMatch](text)
 }
 
 // String returns the text that stands for v.
@@ -1306,11 +1235,7 @@ type SDNRouteMapSet struct {
 }
 
 // ParseSDNRouteMapSet reads the text of a SDNRouteMapSet.
-func ParseSDNRouteMapSet(text string) (SDNRouteMapSet, error) {
-	var v SDNRouteMapSet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseSDNRouteMapSet(text string) (SDNRouteMapSet, error) { return parse[SDNRouteMapSet](text) }
 
 // String returns the text that stands for v.
 func (v SDNRouteMapSet) String() string { return wire.FormatProps(v, v.raw) }
@@ -1337,9 +1262,8 @@ type CreateSDNRouteMapEntryParams struct {
 	Set        []SDNRouteMapSet       `json:"set,omitempty"`
 }
 
-// CreateSDNRouteMapEntry calls POST /cluster/sdn/route-maps/entries.
-//
-// Needs SDN.Allocate on /sdn/route-maps. Since 9.2.
+// CreateSDNRouteMapEntry calls POST /cluster/sdn/route-maps/entries. Needs SDN.Allocate on
+// /sdn/route-maps. Since 9.2.
 //
 //api:operation POST /cluster/sdn/route-maps/entries
 func (c *Client) CreateSDNRouteMapEntry(ctx context.Context, p CreateSDNRouteMapEntryParams) error {
@@ -1353,9 +1277,8 @@ type ListSDNRouteMapEntriesParams struct {
 	Running    *bool  `json:"running,omitempty"`
 }
 
-// ListSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries/{route-map-id}.
-//
-// Needs SDN.Audit or SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
+// ListSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries/{route-map-id}. Needs SDN.Audit or
+// SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps/entries/{route-map-id}
 func (c *Client) ListSDNRouteMapEntries(ctx context.Context, p ListSDNRouteMapEntriesParams) ([]SDNRouteMapEntry, error) {
@@ -1370,9 +1293,8 @@ type GetSDNRouteMapEntryParams struct {
 	Order      int64  `json:"order"` // 0 to 65535.
 }
 
-// GetSDNRouteMapEntry calls GET /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}.
-//
-// Needs SDN.Audit or SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
+// GetSDNRouteMapEntry calls GET /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}. Needs
+// SDN.Audit or SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}
 func (c *Client) GetSDNRouteMapEntry(ctx context.Context, p GetSDNRouteMapEntryParams) (*SDNRouteMapEntry, error) {
@@ -1397,9 +1319,8 @@ type UpdateSDNRouteMapEntryParams struct {
 	Set        []SDNRouteMapSet       `json:"set,omitempty"`
 }
 
-// UpdateSDNRouteMapEntry calls PUT /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}.
-//
-// Needs SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
+// UpdateSDNRouteMapEntry calls PUT /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}. Needs
+// SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
 //
 //api:operation PUT /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}
 func (c *Client) UpdateSDNRouteMapEntry(ctx context.Context, p UpdateSDNRouteMapEntryParams) error {
@@ -1414,7 +1335,6 @@ type DeleteSDNRouteMapEntryParams struct {
 }
 
 // DeleteSDNRouteMapEntry calls DELETE /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}.
-//
 // Needs SDN.Allocate on /sdn/route-maps/{route-map-id}. Since 9.2.
 //
 //api:operation DELETE /cluster/sdn/route-maps/entries/{route-map-id}/entry/{order}
@@ -1428,9 +1348,8 @@ type ListSDNVNetsParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListSDNVNets calls GET /cluster/sdn/vnets.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNVNets calls GET /cluster/sdn/vnets. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets
 func (c *Client) ListSDNVNets(ctx context.Context, p ListSDNVNetsParams) ([]SDNVNet, error) {
@@ -1478,9 +1397,7 @@ type CreateSDNVNetParams struct {
 	VLANAware    *bool   `json:"vlanaware,omitempty"`
 }
 
-// CreateSDNVNet calls POST /cluster/sdn/vnets.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}.
+// CreateSDNVNet calls POST /cluster/sdn/vnets. Needs SDN.Allocate on /sdn/zones/{zone}.
 //
 //api:operation POST /cluster/sdn/vnets
 func (c *Client) CreateSDNVNet(ctx context.Context, p CreateSDNVNetParams) error {
@@ -1494,9 +1411,8 @@ type GetSDNVNetParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// GetSDNVNet calls GET /cluster/sdn/vnets/{vnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetSDNVNet calls GET /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}
 func (c *Client) GetSDNVNet(ctx context.Context, p GetSDNVNetParams) (*SDNVNet, error) {
@@ -1520,9 +1436,8 @@ type UpdateSDNVNetParams struct {
 	Zone         *string  `json:"zone,omitempty"`
 }
 
-// UpdateSDNVNet calls PUT /cluster/sdn/vnets/{vnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateSDNVNet calls PUT /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}
 func (c *Client) UpdateSDNVNet(ctx context.Context, p UpdateSDNVNetParams) error {
@@ -1535,9 +1450,8 @@ type DeleteSDNVNetParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNVNet calls DELETE /cluster/sdn/vnets/{vnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteSDNVNet calls DELETE /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}
 func (c *Client) DeleteSDNVNet(ctx context.Context, p DeleteSDNVNetParams) error {
@@ -1549,9 +1463,7 @@ type GetSDNVNetFirewallIndexParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// GetSDNVNetFirewallIndex calls GET /cluster/sdn/vnets/{vnet}/firewall.
-//
-// Needs root@pam.
+// GetSDNVNetFirewallIndex calls GET /cluster/sdn/vnets/{vnet}/firewall. Needs root@pam.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall
 func (c *Client) GetSDNVNetFirewallIndex(ctx context.Context, p GetSDNVNetFirewallIndexParams) ([]SDNVNetFirewallIndex, error) {
@@ -1572,9 +1484,8 @@ type GetSDNVNetFirewallOptionsParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// GetSDNVNetFirewallOptions calls GET /cluster/sdn/vnets/{vnet}/firewall/options.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetSDNVNetFirewallOptions calls GET /cluster/sdn/vnets/{vnet}/firewall/options. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/options
 func (c *Client) GetSDNVNetFirewallOptions(ctx context.Context, p GetSDNVNetFirewallOptionsParams) (*SDNVNetFirewallOptions, error) {
@@ -1604,9 +1515,8 @@ type UpdateSDNVNetFirewallOptionsParams struct {
 	PolicyForward   *string  `json:"policy_forward,omitempty"`    // One of ACCEPT, DROP.
 }
 
-// UpdateSDNVNetFirewallOptions calls PUT /cluster/sdn/vnets/{vnet}/firewall/options.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetFirewallOptions calls PUT /cluster/sdn/vnets/{vnet}/firewall/options. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/firewall/options
 func (c *Client) UpdateSDNVNetFirewallOptions(ctx context.Context, p UpdateSDNVNetFirewallOptionsParams) error {
@@ -1618,9 +1528,8 @@ type ListSDNVNetFirewallRulesParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// ListSDNVNetFirewallRules calls GET /cluster/sdn/vnets/{vnet}/firewall/rules.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNVNetFirewallRules calls GET /cluster/sdn/vnets/{vnet}/firewall/rules. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/rules
 func (c *Client) ListSDNVNetFirewallRules(ctx context.Context, p ListSDNVNetFirewallRulesParams) ([]FirewallRule, error) {
@@ -1649,9 +1558,8 @@ type CreateSDNVNetFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateSDNVNetFirewallRule calls POST /cluster/sdn/vnets/{vnet}/firewall/rules.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreateSDNVNetFirewallRule calls POST /cluster/sdn/vnets/{vnet}/firewall/rules. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /cluster/sdn/vnets/{vnet}/firewall/rules
 func (c *Client) CreateSDNVNetFirewallRule(ctx context.Context, p CreateSDNVNetFirewallRuleParams) error {
@@ -1664,9 +1572,8 @@ type GetSDNVNetFirewallRuleParams struct {
 	Pos  int64  `json:"pos"`  // At least 0.
 }
 
-// GetSDNVNetFirewallRule calls GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetSDNVNetFirewallRule calls GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) GetSDNVNetFirewallRule(ctx context.Context, p GetSDNVNetFirewallRuleParams) (*FirewallRule, error) {
@@ -1699,9 +1606,8 @@ type UpdateSDNVNetFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateSDNVNetFirewallRule calls PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetFirewallRule calls PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) UpdateSDNVNetFirewallRule(ctx context.Context, p UpdateSDNVNetFirewallRuleParams) error {
@@ -1715,9 +1621,8 @@ type DeleteSDNVNetFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteSDNVNetFirewallRule calls DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteSDNVNetFirewallRule calls DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) DeleteSDNVNetFirewallRule(ctx context.Context, p DeleteSDNVNetFirewallRuleParams) error {
@@ -1732,9 +1637,8 @@ type CreateSDNVNetIPParams struct {
 	MAC  *string `json:"mac,omitempty"` // A MAC address.
 }
 
-// CreateSDNVNetIP calls POST /cluster/sdn/vnets/{vnet}/ips.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}/{vnet}.
+// CreateSDNVNetIP calls POST /cluster/sdn/vnets/{vnet}/ips. Needs SDN.Allocate on
+// /sdn/zones/{zone}/{vnet}.
 //
 //api:operation POST /cluster/sdn/vnets/{vnet}/ips
 func (c *Client) CreateSDNVNetIP(ctx context.Context, p CreateSDNVNetIPParams) error {
@@ -1750,9 +1654,8 @@ type UpdateSDNVNetIPParams struct {
 	VMID *int64  `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// UpdateSDNVNetIP calls PUT /cluster/sdn/vnets/{vnet}/ips.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}/{vnet}.
+// UpdateSDNVNetIP calls PUT /cluster/sdn/vnets/{vnet}/ips. Needs SDN.Allocate on
+// /sdn/zones/{zone}/{vnet}.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/ips
 func (c *Client) UpdateSDNVNetIP(ctx context.Context, p UpdateSDNVNetIPParams) error {
@@ -1767,9 +1670,8 @@ type DeleteSDNVNetIPParams struct {
 	MAC  *string `json:"mac,omitempty"` // A MAC address.
 }
 
-// DeleteSDNVNetIP calls DELETE /cluster/sdn/vnets/{vnet}/ips.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}/{vnet}.
+// DeleteSDNVNetIP calls DELETE /cluster/sdn/vnets/{vnet}/ips. Needs SDN.Allocate on
+// /sdn/zones/{zone}/{vnet}.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}/ips
 func (c *Client) DeleteSDNVNetIP(ctx context.Context, p DeleteSDNVNetIPParams) error {
@@ -1783,9 +1685,8 @@ type ListSDNVNetSubnetsParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// ListSDNVNetSubnets calls GET /cluster/sdn/vnets/{vnet}/subnets.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNVNetSubnets calls GET /cluster/sdn/vnets/{vnet}/subnets. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets
 func (c *Client) ListSDNVNetSubnets(ctx context.Context, p ListSDNVNetSubnetsParams) ([]SDNVNetSubnet, error) {
@@ -1837,9 +1738,8 @@ type CreateSDNVNetSubnetParams struct {
 	SNAT          *bool    `json:"snat,omitempty"`
 }
 
-// CreateSDNVNetSubnet calls POST /cluster/sdn/vnets/{vnet}/subnets.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// CreateSDNVNetSubnet calls POST /cluster/sdn/vnets/{vnet}/subnets. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation POST /cluster/sdn/vnets/{vnet}/subnets
 func (c *Client) CreateSDNVNetSubnet(ctx context.Context, p CreateSDNVNetSubnetParams) error {
@@ -1854,9 +1754,8 @@ type GetSDNVNetSubnetParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// GetSDNVNetSubnet calls GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetSDNVNetSubnet calls GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) GetSDNVNetSubnet(ctx context.Context, p GetSDNVNetSubnetParams) (*SDNVNetSubnet, error) {
@@ -1881,9 +1780,8 @@ type UpdateSDNVNetSubnetParams struct {
 	SNAT          *bool    `json:"snat,omitempty"`
 }
 
-// UpdateSDNVNetSubnet calls PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetSubnet calls PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) UpdateSDNVNetSubnet(ctx context.Context, p UpdateSDNVNetSubnetParams) error {
@@ -1897,9 +1795,8 @@ type DeleteSDNVNetSubnetParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNVNetSubnet calls DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// DeleteSDNVNetSubnet calls DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) DeleteSDNVNetSubnet(ctx context.Context, p DeleteSDNVNetSubnetParams) error {
@@ -1913,9 +1810,8 @@ type ListSDNZonesParams struct {
 	Type    *string `json:"type,omitempty"` // One of evpn, faucet, qinq, simple, vlan, vxlan.
 }
 
-// ListSDNZones calls GET /cluster/sdn/zones.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListSDNZones calls GET /cluster/sdn/zones. Open to every authenticated user, within limits that the
+// server checks itself.
 //
 //api:operation GET /cluster/sdn/zones
 func (c *Client) ListSDNZones(ctx context.Context, p ListSDNZonesParams) ([]SDNZone, error) {
@@ -2019,9 +1915,7 @@ type CreateSDNZoneParams struct {
 	VXLANPort                *int64   `json:"vxlan-port,omitempty"`            // 1 to 65536. Default 4789.
 }
 
-// CreateSDNZone calls POST /cluster/sdn/zones.
-//
-// Needs SDN.Allocate on /sdn/zones.
+// CreateSDNZone calls POST /cluster/sdn/zones. Needs SDN.Allocate on /sdn/zones.
 //
 //api:operation POST /cluster/sdn/zones
 func (c *Client) CreateSDNZone(ctx context.Context, p CreateSDNZoneParams) error {
@@ -2035,9 +1929,7 @@ type GetSDNZoneParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// GetSDNZone calls GET /cluster/sdn/zones/{zone}.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}.
+// GetSDNZone calls GET /cluster/sdn/zones/{zone}. Needs SDN.Allocate on /sdn/zones/{zone}.
 //
 //api:operation GET /cluster/sdn/zones/{zone}
 func (c *Client) GetSDNZone(ctx context.Context, p GetSDNZoneParams) (*SDNZone, error) {
@@ -2081,9 +1973,7 @@ type UpdateSDNZoneParams struct {
 	VXLANPort                *int64   `json:"vxlan-port,omitempty"`            // 1 to 65536. Default 4789.
 }
 
-// UpdateSDNZone calls PUT /cluster/sdn/zones/{zone}.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}.
+// UpdateSDNZone calls PUT /cluster/sdn/zones/{zone}. Needs SDN.Allocate on /sdn/zones/{zone}.
 //
 //api:operation PUT /cluster/sdn/zones/{zone}
 func (c *Client) UpdateSDNZone(ctx context.Context, p UpdateSDNZoneParams) error {
@@ -2096,9 +1986,7 @@ type DeleteSDNZoneParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNZone calls DELETE /cluster/sdn/zones/{zone}.
-//
-// Needs SDN.Allocate on /sdn/zones/{zone}.
+// DeleteSDNZone calls DELETE /cluster/sdn/zones/{zone}. Needs SDN.Allocate on /sdn/zones/{zone}.
 //
 //api:operation DELETE /cluster/sdn/zones/{zone}
 func (c *Client) DeleteSDNZone(ctx context.Context, p DeleteSDNZoneParams) error {

@@ -16,9 +16,7 @@ type GetDiskIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetDiskIndex calls GET /nodes/{node}/disks.
-//
-// Open to every authenticated user.
+// GetDiskIndex calls GET /nodes/{node}/disks. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/disks
 func (c *Client) GetDiskIndex(ctx context.Context, p GetDiskIndexParams) ([]DiskIndex, error) {
@@ -39,9 +37,7 @@ type ListDirectoryMountsParams struct {
 	Node string `json:"node"`
 }
 
-// ListDirectoryMounts calls GET /nodes/{node}/disks/directory.
-//
-// Needs Sys.Audit on /.
+// ListDirectoryMounts calls GET /nodes/{node}/disks/directory. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/directory
 func (c *Client) ListDirectoryMounts(ctx context.Context, p ListDirectoryMountsParams) ([]DirectoryMountListItem, error) {
@@ -70,9 +66,8 @@ type CreateDirectoryMountParams struct {
 	Filesystem *string `json:"filesystem,omitempty"`  // One of ext4, xfs. Default ext4.
 }
 
-// CreateDirectoryMount calls POST /nodes/{node}/disks/directory.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// CreateDirectoryMount calls POST /nodes/{node}/disks/directory. The result names the task that does
+// the work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/disks/directory
 func (c *Client) CreateDirectoryMount(ctx context.Context, p CreateDirectoryMountParams) (UPID, error) {
@@ -89,9 +84,8 @@ type DeleteDirectoryMountParams struct {
 	CleanupDisks  *bool  `json:"cleanup-disks,omitempty"`  // Default false.
 }
 
-// DeleteDirectoryMount calls DELETE /nodes/{node}/disks/directory/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// DeleteDirectoryMount calls DELETE /nodes/{node}/disks/directory/{name}. The result names the task
+// that does the work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation DELETE /nodes/{node}/disks/directory/{name}
 func (c *Client) DeleteDirectoryMount(ctx context.Context, p DeleteDirectoryMountParams) (UPID, error) {
@@ -107,9 +101,8 @@ type InitGPTDiskParams struct {
 	UUID *string `json:"uuid,omitempty"` // At most 36 characters.
 }
 
-// InitGPTDisk calls POST /nodes/{node}/disks/initgpt.
-//
-// The result names the task that does the work. Needs Sys.Modify on /.
+// InitGPTDisk calls POST /nodes/{node}/disks/initgpt. The result names the task that does the work.
+// Needs Sys.Modify on /.
 //
 //api:operation POST /nodes/{node}/disks/initgpt
 func (c *Client) InitGPTDisk(ctx context.Context, p InitGPTDiskParams) (UPID, error) {
@@ -126,9 +119,7 @@ type ListDisksParams struct {
 	Type              *string `json:"type,omitempty"`               // One of unused, journal_disks.
 }
 
-// ListDisks calls GET /nodes/{node}/disks/list.
-//
-// Needs Sys.Audit on / or Sys.Audit on /nodes/{node}.
+// ListDisks calls GET /nodes/{node}/disks/list. Needs Sys.Audit on / or Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/disks/list
 func (c *Client) ListDisks(ctx context.Context, p ListDisksParams) ([]DiskListItem, error) {
@@ -165,9 +156,7 @@ type GetLVMVolumeGroupTreeParams struct {
 	Node string `json:"node"`
 }
 
-// GetLVMVolumeGroupTree calls GET /nodes/{node}/disks/lvm.
-//
-// Needs Sys.Audit on /.
+// GetLVMVolumeGroupTree calls GET /nodes/{node}/disks/lvm. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/lvm
 func (c *Client) GetLVMVolumeGroupTree(ctx context.Context, p GetLVMVolumeGroupTreeParams) (*LVMVolumeGroupTree, error) {
@@ -215,9 +204,8 @@ type CreateLVMVolumeGroupParams struct {
 	AddStorage *bool  `json:"add_storage,omitempty"` // Default false.
 }
 
-// CreateLVMVolumeGroup calls POST /nodes/{node}/disks/lvm.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// CreateLVMVolumeGroup calls POST /nodes/{node}/disks/lvm. The result names the task that does the
+// work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/disks/lvm
 func (c *Client) CreateLVMVolumeGroup(ctx context.Context, p CreateLVMVolumeGroupParams) (UPID, error) {
@@ -234,9 +222,8 @@ type DeleteLVMVolumeGroupParams struct {
 	CleanupDisks  *bool  `json:"cleanup-disks,omitempty"`  // Default false.
 }
 
-// DeleteLVMVolumeGroup calls DELETE /nodes/{node}/disks/lvm/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// DeleteLVMVolumeGroup calls DELETE /nodes/{node}/disks/lvm/{name}. The result names the task that
+// does the work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation DELETE /nodes/{node}/disks/lvm/{name}
 func (c *Client) DeleteLVMVolumeGroup(ctx context.Context, p DeleteLVMVolumeGroupParams) (UPID, error) {
@@ -250,9 +237,7 @@ type ListLVMThinPoolsParams struct {
 	Node string `json:"node"`
 }
 
-// ListLVMThinPools calls GET /nodes/{node}/disks/lvmthin.
-//
-// Needs Sys.Audit on /.
+// ListLVMThinPools calls GET /nodes/{node}/disks/lvmthin. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/lvmthin
 func (c *Client) ListLVMThinPools(ctx context.Context, p ListLVMThinPoolsParams) ([]LVMThinPoolListItem, error) {
@@ -281,9 +266,8 @@ type CreateLVMThinPoolParams struct {
 	AddStorage *bool  `json:"add_storage,omitempty"` // Default false.
 }
 
-// CreateLVMThinPool calls POST /nodes/{node}/disks/lvmthin.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// CreateLVMThinPool calls POST /nodes/{node}/disks/lvmthin. The result names the task that does the
+// work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/disks/lvmthin
 func (c *Client) CreateLVMThinPool(ctx context.Context, p CreateLVMThinPoolParams) (UPID, error) {
@@ -301,9 +285,8 @@ type DeleteLVMThinPoolParams struct {
 	CleanupDisks  *bool  `json:"cleanup-disks,omitempty"`  // Default false.
 }
 
-// DeleteLVMThinPool calls DELETE /nodes/{node}/disks/lvmthin/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// DeleteLVMThinPool calls DELETE /nodes/{node}/disks/lvmthin/{name}. The result names the task that
+// does the work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation DELETE /nodes/{node}/disks/lvmthin/{name}
 func (c *Client) DeleteLVMThinPool(ctx context.Context, p DeleteLVMThinPoolParams) (UPID, error) {
@@ -319,9 +302,7 @@ type GetDiskSMARTParams struct {
 	HealthOnly *bool  `json:"healthonly,omitempty"`
 }
 
-// GetDiskSMART calls GET /nodes/{node}/disks/smart.
-//
-// Needs Sys.Audit on /.
+// GetDiskSMART calls GET /nodes/{node}/disks/smart. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/smart
 func (c *Client) GetDiskSMART(ctx context.Context, p GetDiskSMARTParams) (*DiskSMART, error) {
@@ -362,9 +343,8 @@ type WipeDiskParams struct {
 	Disk string `json:"disk"`
 }
 
-// WipeDisk calls PUT /nodes/{node}/disks/wipedisk.
-//
-// The result names the task that does the work. Needs root@pam.
+// WipeDisk calls PUT /nodes/{node}/disks/wipedisk. The result names the task that does the work. Needs
+// root@pam.
 //
 //api:operation PUT /nodes/{node}/disks/wipedisk
 func (c *Client) WipeDisk(ctx context.Context, p WipeDiskParams) (UPID, error) {
@@ -378,9 +358,7 @@ type ListZFSPoolsParams struct {
 	Node string `json:"node"`
 }
 
-// ListZFSPools calls GET /nodes/{node}/disks/zfs.
-//
-// Needs Sys.Audit on /.
+// ListZFSPools calls GET /nodes/{node}/disks/zfs. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/zfs
 func (c *Client) ListZFSPools(ctx context.Context, p ListZFSPoolsParams) ([]ZFSPoolListItem, error) {
@@ -414,9 +392,8 @@ type CreateZFSPoolParams struct {
 	DraidConfig *CreateZFSPoolDraidConfig `json:"draid-config,omitempty"`
 }
 
-// CreateZFSPool calls POST /nodes/{node}/disks/zfs.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// CreateZFSPool calls POST /nodes/{node}/disks/zfs. The result names the task that does the work.
+// Needs Sys.Modify on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/disks/zfs
 func (c *Client) CreateZFSPool(ctx context.Context, p CreateZFSPoolParams) (UPID, error) {
@@ -438,9 +415,7 @@ type CreateZFSPoolDraidConfig struct {
 
 // ParseCreateZFSPoolDraidConfig reads the text of a CreateZFSPoolDraidConfig.
 func ParseCreateZFSPoolDraidConfig(text string) (CreateZFSPoolDraidConfig, error) {
-	var v CreateZFSPoolDraidConfig
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[CreateZFSPoolDraidConfig](text)
 }
 
 // String returns the text that stands for v.
@@ -461,9 +436,7 @@ type GetZFSPoolParams struct {
 	Name string `json:"name"`
 }
 
-// GetZFSPool calls GET /nodes/{node}/disks/zfs/{name}.
-//
-// Needs Sys.Audit on /.
+// GetZFSPool calls GET /nodes/{node}/disks/zfs/{name}. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/disks/zfs/{name}
 func (c *Client) GetZFSPool(ctx context.Context, p GetZFSPoolParams) (*ZFSPool, error) {
@@ -507,9 +480,8 @@ type DeleteZFSPoolParams struct {
 	CleanupDisks  *bool  `json:"cleanup-disks,omitempty"`  // Default false.
 }
 
-// DeleteZFSPool calls DELETE /nodes/{node}/disks/zfs/{name}.
-//
-// The result names the task that does the work. Needs Sys.Modify on /. The server checks more.
+// DeleteZFSPool calls DELETE /nodes/{node}/disks/zfs/{name}. The result names the task that does the
+// work. Needs Sys.Modify on /. The server checks more.
 //
 //api:operation DELETE /nodes/{node}/disks/zfs/{name}
 func (c *Client) DeleteZFSPool(ctx context.Context, p DeleteZFSPoolParams) (UPID, error) {

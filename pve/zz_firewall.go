@@ -14,9 +14,7 @@ type GetNodeFirewallIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeFirewallIndex calls GET /nodes/{node}/firewall.
-//
-// Open to every authenticated user.
+// GetNodeFirewallIndex calls GET /nodes/{node}/firewall. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/firewall
 func (c *Client) GetNodeFirewallIndex(ctx context.Context, p GetNodeFirewallIndexParams) ([]NodeFirewallIndex, error) {
@@ -41,9 +39,7 @@ type ListNodeFirewallLogParams struct {
 	Until *int64 `json:"until,omitempty"` // At least 0.
 }
 
-// ListNodeFirewallLog calls GET /nodes/{node}/firewall/log.
-//
-// Needs Sys.Syslog on /nodes/{node}.
+// ListNodeFirewallLog calls GET /nodes/{node}/firewall/log. Needs Sys.Syslog on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/firewall/log
 func (c *Client) ListNodeFirewallLog(ctx context.Context, p ListNodeFirewallLogParams) ([]LogLine, error) {
@@ -57,9 +53,7 @@ type GetNodeFirewallOptionsParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeFirewallOptions calls GET /nodes/{node}/firewall/options.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeFirewallOptions calls GET /nodes/{node}/firewall/options. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/firewall/options
 func (c *Client) GetNodeFirewallOptions(ctx context.Context, p GetNodeFirewallOptionsParams) (*NodeFirewallOptions, error) {
@@ -121,9 +115,8 @@ type UpdateNodeFirewallOptionsParams struct {
 	TCPFlagsLogLevel                 *string  `json:"tcp_flags_log_level,omitempty"`       // One of emerg, alert, crit, err, warning, notice, info, debug, nolog.
 }
 
-// UpdateNodeFirewallOptions calls PUT /nodes/{node}/firewall/options.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// UpdateNodeFirewallOptions calls PUT /nodes/{node}/firewall/options. Needs Sys.Modify on
+// /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/firewall/options
 func (c *Client) UpdateNodeFirewallOptions(ctx context.Context, p UpdateNodeFirewallOptionsParams) error {
@@ -135,9 +128,7 @@ type ListNodeFirewallRulesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeFirewallRules calls GET /nodes/{node}/firewall/rules.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// ListNodeFirewallRules calls GET /nodes/{node}/firewall/rules. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/firewall/rules
 func (c *Client) ListNodeFirewallRules(ctx context.Context, p ListNodeFirewallRulesParams) ([]FirewallRule, error) {
@@ -166,9 +157,7 @@ type CreateNodeFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateNodeFirewallRule calls POST /nodes/{node}/firewall/rules.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// CreateNodeFirewallRule calls POST /nodes/{node}/firewall/rules. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/firewall/rules
 func (c *Client) CreateNodeFirewallRule(ctx context.Context, p CreateNodeFirewallRuleParams) error {
@@ -181,9 +170,7 @@ type GetNodeFirewallRuleParams struct {
 	Pos  int64  `json:"pos"` // At least 0.
 }
 
-// GetNodeFirewallRule calls GET /nodes/{node}/firewall/rules/{pos}.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeFirewallRule calls GET /nodes/{node}/firewall/rules/{pos}. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/firewall/rules/{pos}
 func (c *Client) GetNodeFirewallRule(ctx context.Context, p GetNodeFirewallRuleParams) (*FirewallRule, error) {
@@ -216,9 +203,8 @@ type UpdateNodeFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateNodeFirewallRule calls PUT /nodes/{node}/firewall/rules/{pos}.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// UpdateNodeFirewallRule calls PUT /nodes/{node}/firewall/rules/{pos}. Needs Sys.Modify on
+// /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/firewall/rules/{pos}
 func (c *Client) UpdateNodeFirewallRule(ctx context.Context, p UpdateNodeFirewallRuleParams) error {
@@ -232,9 +218,8 @@ type DeleteNodeFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteNodeFirewallRule calls DELETE /nodes/{node}/firewall/rules/{pos}.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// DeleteNodeFirewallRule calls DELETE /nodes/{node}/firewall/rules/{pos}. Needs Sys.Modify on
+// /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/firewall/rules/{pos}
 func (c *Client) DeleteNodeFirewallRule(ctx context.Context, p DeleteNodeFirewallRuleParams) error {

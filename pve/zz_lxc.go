@@ -138,11 +138,7 @@ type ContainerDevice struct {
 }
 
 // ParseContainerDevice reads the text of a ContainerDevice.
-func ParseContainerDevice(text string) (ContainerDevice, error) {
-	var v ContainerDevice
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseContainerDevice(text string) (ContainerDevice, error) { return parse[ContainerDevice](text) }
 
 // String returns the text that stands for v.
 func (v ContainerDevice) String() string { return wire.FormatProps(v, v.raw) }
@@ -173,9 +169,7 @@ type ContainerFeatures struct {
 
 // ParseContainerFeatures reads the text of a ContainerFeatures.
 func ParseContainerFeatures(text string) (ContainerFeatures, error) {
-	var v ContainerFeatures
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ContainerFeatures](text)
 }
 
 // String returns the text that stands for v.
@@ -213,9 +207,7 @@ type ContainerMountPoint struct {
 
 // ParseContainerMountPoint reads the text of a ContainerMountPoint.
 func ParseContainerMountPoint(text string) (ContainerMountPoint, error) {
-	var v ContainerMountPoint
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ContainerMountPoint](text)
 }
 
 // String returns the text that stands for v.
@@ -255,11 +247,7 @@ type ContainerNet struct {
 }
 
 // ParseContainerNet reads the text of a ContainerNet.
-func ParseContainerNet(text string) (ContainerNet, error) {
-	var v ContainerNet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseContainerNet(text string) (ContainerNet, error) { return parse[ContainerNet](text) }
 
 // String returns the text that stands for v.
 func (v ContainerNet) String() string { return wire.FormatProps(v, v.raw) }
@@ -292,11 +280,7 @@ type ContainerRootFS struct {
 }
 
 // ParseContainerRootFS reads the text of a ContainerRootFS.
-func ParseContainerRootFS(text string) (ContainerRootFS, error) {
-	var v ContainerRootFS
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseContainerRootFS(text string) (ContainerRootFS, error) { return parse[ContainerRootFS](text) }
 
 // String returns the text that stands for v.
 func (v ContainerRootFS) String() string { return wire.FormatProps(v, v.raw) }
@@ -322,9 +306,7 @@ type ContainerUnusedVolume struct {
 
 // ParseContainerUnusedVolume reads the text of a ContainerUnusedVolume.
 func ParseContainerUnusedVolume(text string) (ContainerUnusedVolume, error) {
-	var v ContainerUnusedVolume
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[ContainerUnusedVolume](text)
 }
 
 // String returns the text that stands for v.
@@ -352,11 +334,7 @@ type GuestStartup struct {
 }
 
 // ParseGuestStartup reads the text of a GuestStartup.
-func ParseGuestStartup(text string) (GuestStartup, error) {
-	var v GuestStartup
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseGuestStartup(text string) (GuestStartup, error) { return parse[GuestStartup](text) }
 
 // String returns the text that stands for v.
 func (v GuestStartup) String() string { return wire.FormatProps(v, v.raw) }
@@ -376,9 +354,7 @@ type GetContainerIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerIndex calls GET /nodes/{node}/lxc/{vmid}.
-//
-// Open to every authenticated user.
+// GetContainerIndex calls GET /nodes/{node}/lxc/{vmid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}
 func (c *Client) GetContainerIndex(ctx context.Context, p GetContainerIndexParams) ([]Subdirectory, error) {
@@ -424,10 +400,9 @@ type CloneContainerParams struct {
 	Target      *string  `json:"target,omitempty"`
 }
 
-// CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone.
-//
-// The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
-// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
+// CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone. The result names the task that does the
+// work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on /vms/{newid}, or VM.Allocate on
+// /pool/{pool} where pool is given). The server checks more.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/clone
 func (c *Client) CloneContainer(ctx context.Context, p CloneContainerParams) (UPID, error) {
@@ -444,9 +419,7 @@ type GetContainerConfigParams struct {
 	Snapshot *string `json:"snapshot,omitempty"` // At most 40 characters.
 }
 
-// GetContainerConfig calls GET /nodes/{node}/lxc/{vmid}/config.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerConfig calls GET /nodes/{node}/lxc/{vmid}/config. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/config
 func (c *Client) GetContainerConfig(ctx context.Context, p GetContainerConfigParams) (*ContainerConfig, error) {
@@ -540,10 +513,9 @@ type UpdateContainerConfigParams struct {
 	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
-// UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config.
-//
-// Needs VM.Config.Disk, VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on
-// /vms/{vmid}. The server checks more.
+// UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config. Needs VM.Config.Disk,
+// VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on /vms/{vmid}. The server
+// checks more.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/config
 func (c *Client) UpdateContainerConfig(ctx context.Context, p UpdateContainerConfigParams) error {
@@ -558,9 +530,7 @@ type GetContainerFeatureParams struct {
 	SnapName *string `json:"snapname,omitempty"` // At most 40 characters.
 }
 
-// GetContainerFeature calls GET /nodes/{node}/lxc/{vmid}/feature.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerFeature calls GET /nodes/{node}/lxc/{vmid}/feature. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/feature
 func (c *Client) GetContainerFeature(ctx context.Context, p GetContainerFeatureParams) (*ContainerFeature, error) {
@@ -584,9 +554,8 @@ type GetContainerFirewallIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerFirewallIndex calls GET /nodes/{node}/lxc/{vmid}/firewall.
-//
-// Open to every authenticated user.
+// GetContainerFirewallIndex calls GET /nodes/{node}/lxc/{vmid}/firewall. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall
 func (c *Client) GetContainerFirewallIndex(ctx context.Context, p GetContainerFirewallIndexParams) ([]ContainerFirewallIndex, error) {
@@ -608,9 +577,8 @@ type ListContainerFirewallAliasesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerFirewallAliases calls GET /nodes/{node}/lxc/{vmid}/firewall/aliases.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerFirewallAliases calls GET /nodes/{node}/lxc/{vmid}/firewall/aliases. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/aliases
 func (c *Client) ListContainerFirewallAliases(ctx context.Context, p ListContainerFirewallAliasesParams) ([]FirewallAlias, error) {
@@ -628,9 +596,8 @@ type CreateContainerFirewallAliasParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreateContainerFirewallAlias calls POST /nodes/{node}/lxc/{vmid}/firewall/aliases.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateContainerFirewallAlias calls POST /nodes/{node}/lxc/{vmid}/firewall/aliases. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/firewall/aliases
 func (c *Client) CreateContainerFirewallAlias(ctx context.Context, p CreateContainerFirewallAliasParams) error {
@@ -644,9 +611,8 @@ type GetContainerFirewallAliasParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// GetContainerFirewallAlias calls GET /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerFirewallAlias calls GET /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}. Needs VM.Audit
+// on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}
 func (c *Client) GetContainerFirewallAlias(ctx context.Context, p GetContainerFirewallAliasParams) (*ContainerFirewallAlias, error) {
@@ -678,9 +644,8 @@ type UpdateContainerFirewallAliasParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// UpdateContainerFirewallAlias calls PUT /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateContainerFirewallAlias calls PUT /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}
 func (c *Client) UpdateContainerFirewallAlias(ctx context.Context, p UpdateContainerFirewallAliasParams) error {
@@ -695,9 +660,8 @@ type DeleteContainerFirewallAliasParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteContainerFirewallAlias calls DELETE /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteContainerFirewallAlias calls DELETE /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/firewall/aliases/{name}
 func (c *Client) DeleteContainerFirewallAlias(ctx context.Context, p DeleteContainerFirewallAliasParams) error {
@@ -710,9 +674,8 @@ type ListContainerFirewallIPSetsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerFirewallIPSets calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerFirewallIPSets calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/ipset
 func (c *Client) ListContainerFirewallIPSets(ctx context.Context, p ListContainerFirewallIPSetsParams) ([]FirewallIPSet, error) {
@@ -731,9 +694,8 @@ type CreateContainerFirewallIPSetParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// CreateContainerFirewallIPSet calls POST /nodes/{node}/lxc/{vmid}/firewall/ipset.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateContainerFirewallIPSet calls POST /nodes/{node}/lxc/{vmid}/firewall/ipset. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/firewall/ipset
 func (c *Client) CreateContainerFirewallIPSet(ctx context.Context, p CreateContainerFirewallIPSetParams) error {
@@ -747,9 +709,8 @@ type ListContainerFirewallIPSetEntriesParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// ListContainerFirewallIPSetEntries calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerFirewallIPSetEntries calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}. Needs
+// VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}
 func (c *Client) ListContainerFirewallIPSetEntries(ctx context.Context, p ListContainerFirewallIPSetEntriesParams) ([]FirewallIPSetEntry, error) {
@@ -768,9 +729,8 @@ type CreateContainerFirewallIPSetEntryParams struct {
 	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
-// CreateContainerFirewallIPSetEntry calls POST /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateContainerFirewallIPSetEntry calls POST /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}
 func (c *Client) CreateContainerFirewallIPSetEntry(ctx context.Context, p CreateContainerFirewallIPSetEntryParams) error {
@@ -785,9 +745,8 @@ type DeleteContainerFirewallIPSetParams struct {
 	Force *bool  `json:"force,omitempty"`
 }
 
-// DeleteContainerFirewallIPSet calls DELETE /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteContainerFirewallIPSet calls DELETE /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}
 func (c *Client) DeleteContainerFirewallIPSet(ctx context.Context, p DeleteContainerFirewallIPSetParams) error {
@@ -803,7 +762,6 @@ type GetContainerFirewallIPSetEntryParams struct {
 }
 
 // GetContainerFirewallIPSetEntry calls GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}.
-//
 // Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}
@@ -837,7 +795,6 @@ type UpdateContainerFirewallIPSetEntryParams struct {
 }
 
 // UpdateContainerFirewallIPSetEntry calls PUT /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}.
-//
 // Needs VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}
@@ -855,9 +812,7 @@ type DeleteContainerFirewallIPSetEntryParams struct {
 }
 
 // DeleteContainerFirewallIPSetEntry calls DELETE
-// /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}. Needs VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/firewall/ipset/{name}/{cidr}
 func (c *Client) DeleteContainerFirewallIPSetEntry(ctx context.Context, p DeleteContainerFirewallIPSetEntryParams) error {
@@ -874,9 +829,8 @@ type ListContainerFirewallLogParams struct {
 	Until *int64 `json:"until,omitempty"` // At least 0.
 }
 
-// ListContainerFirewallLog calls GET /nodes/{node}/lxc/{vmid}/firewall/log.
-//
-// Needs VM.Console on /vms/{vmid}.
+// ListContainerFirewallLog calls GET /nodes/{node}/lxc/{vmid}/firewall/log. Needs VM.Console on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/log
 func (c *Client) ListContainerFirewallLog(ctx context.Context, p ListContainerFirewallLogParams) ([]LogLine, error) {
@@ -891,9 +845,8 @@ type GetContainerFirewallOptionsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerFirewallOptions calls GET /nodes/{node}/lxc/{vmid}/firewall/options.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerFirewallOptions calls GET /nodes/{node}/lxc/{vmid}/firewall/options. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/options
 func (c *Client) GetContainerFirewallOptions(ctx context.Context, p GetContainerFirewallOptionsParams) (*GuestFirewallOptions, error) {
@@ -939,9 +892,8 @@ type UpdateContainerFirewallOptionsParams struct {
 	Radv        *bool    `json:"radv,omitempty"`
 }
 
-// UpdateContainerFirewallOptions calls PUT /nodes/{node}/lxc/{vmid}/firewall/options.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateContainerFirewallOptions calls PUT /nodes/{node}/lxc/{vmid}/firewall/options. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/firewall/options
 func (c *Client) UpdateContainerFirewallOptions(ctx context.Context, p UpdateContainerFirewallOptionsParams) error {
@@ -955,9 +907,8 @@ type ListContainerFirewallRefsParams struct {
 	Type *string `json:"type,omitempty"` // One of alias, ipset.
 }
 
-// ListContainerFirewallRefs calls GET /nodes/{node}/lxc/{vmid}/firewall/refs.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerFirewallRefs calls GET /nodes/{node}/lxc/{vmid}/firewall/refs. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/refs
 func (c *Client) ListContainerFirewallRefs(ctx context.Context, p ListContainerFirewallRefsParams) ([]FirewallRef, error) {
@@ -972,9 +923,8 @@ type ListContainerFirewallRulesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerFirewallRules calls GET /nodes/{node}/lxc/{vmid}/firewall/rules.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerFirewallRules calls GET /nodes/{node}/lxc/{vmid}/firewall/rules. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/rules
 func (c *Client) ListContainerFirewallRules(ctx context.Context, p ListContainerFirewallRulesParams) ([]FirewallRule, error) {
@@ -1004,9 +954,8 @@ type CreateContainerFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateContainerFirewallRule calls POST /nodes/{node}/lxc/{vmid}/firewall/rules.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateContainerFirewallRule calls POST /nodes/{node}/lxc/{vmid}/firewall/rules. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/firewall/rules
 func (c *Client) CreateContainerFirewallRule(ctx context.Context, p CreateContainerFirewallRuleParams) error {
@@ -1020,9 +969,8 @@ type GetContainerFirewallRuleParams struct {
 	Pos  int64  `json:"pos"`  // At least 0.
 }
 
-// GetContainerFirewallRule calls GET /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerFirewallRule calls GET /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}
 func (c *Client) GetContainerFirewallRule(ctx context.Context, p GetContainerFirewallRuleParams) (*FirewallRule, error) {
@@ -1056,9 +1004,8 @@ type UpdateContainerFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateContainerFirewallRule calls PUT /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateContainerFirewallRule calls PUT /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}
 func (c *Client) UpdateContainerFirewallRule(ctx context.Context, p UpdateContainerFirewallRuleParams) error {
@@ -1073,9 +1020,8 @@ type DeleteContainerFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteContainerFirewallRule calls DELETE /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteContainerFirewallRule calls DELETE /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/firewall/rules/{pos}
 func (c *Client) DeleteContainerFirewallRule(ctx context.Context, p DeleteContainerFirewallRuleParams) error {
@@ -1088,9 +1034,8 @@ type ListContainerInterfacesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerInterfaces calls GET /nodes/{node}/lxc/{vmid}/interfaces.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerInterfaces calls GET /nodes/{node}/lxc/{vmid}/interfaces. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/interfaces
 func (c *Client) ListContainerInterfaces(ctx context.Context, p ListContainerInterfacesParams) ([]ContainerInterfaceListItem, error) {
@@ -1127,9 +1072,8 @@ type GetContainerMigrationPreconditionsParams struct {
 	Target *string `json:"target,omitempty"`
 }
 
-// GetContainerMigrationPreconditions calls GET /nodes/{node}/lxc/{vmid}/migrate.
-//
-// Needs VM.Migrate on /vms/{vmid}. Since 9.1.
+// GetContainerMigrationPreconditions calls GET /nodes/{node}/lxc/{vmid}/migrate. Needs VM.Migrate on
+// /vms/{vmid}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/migrate
 func (c *Client) GetContainerMigrationPreconditions(ctx context.Context, p GetContainerMigrationPreconditionsParams) (*ContainerMigrationPreconditions, error) {
@@ -1170,9 +1114,8 @@ type MigrateContainerParams struct {
 	Timeout       *int64   `json:"timeout,omitempty"` // Default 180.
 }
 
-// MigrateContainer calls POST /nodes/{node}/lxc/{vmid}/migrate.
-//
-// The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
+// MigrateContainer calls POST /nodes/{node}/lxc/{vmid}/migrate. The result names the task that does
+// the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/migrate
 func (c *Client) MigrateContainer(ctx context.Context, p MigrateContainerParams) (UPID, error) {
@@ -1295,10 +1238,8 @@ type MoveContainerVolumeParams struct {
 	TargetVolume *string `json:"target-volume,omitempty"`
 }
 
-// MoveContainerVolume calls POST /nodes/{node}/lxc/{vmid}/move_volume.
-//
-// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}. The server checks
-// more.
+// MoveContainerVolume calls POST /nodes/{node}/lxc/{vmid}/move_volume. The result names the task that
+// does the work. Needs VM.Config.Disk on /vms/{vmid}. The server checks more.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/move_volume
 func (c *Client) MoveContainerVolume(ctx context.Context, p MoveContainerVolumeParams) (UPID, error) {
@@ -1315,9 +1256,8 @@ type CreateContainerMigrationTunnelParams struct {
 	Storages []string `json:"storages,omitempty" px:"list"`
 }
 
-// CreateContainerMigrationTunnel calls POST /nodes/{node}/lxc/{vmid}/mtunnel.
-//
-// Needs VM.Allocate on /vms/{vmid} and Sys.Incoming on /. The server checks more.
+// CreateContainerMigrationTunnel calls POST /nodes/{node}/lxc/{vmid}/mtunnel. Needs VM.Allocate on
+// /vms/{vmid} and Sys.Incoming on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/mtunnel
 func (c *Client) CreateContainerMigrationTunnel(ctx context.Context, p CreateContainerMigrationTunnelParams) (*MigrationTunnel, error) {
@@ -1343,10 +1283,9 @@ type GetContainerMigrationTunnelWebSocketParams struct {
 	Ticket string `json:"ticket"`
 }
 
-// GetContainerMigrationTunnelWebSocket calls GET /nodes/{node}/lxc/{vmid}/mtunnelwebsocket.
-//
-// The caller closes the connection. Open to every authenticated user, within limits that the server
-// checks itself.
+// GetContainerMigrationTunnelWebSocket calls GET /nodes/{node}/lxc/{vmid}/mtunnelwebsocket. The caller
+// closes the connection. Open to every authenticated user, within limits that the server checks
+// itself.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/mtunnelwebsocket
 func (c *Client) GetContainerMigrationTunnelWebSocket(ctx context.Context, p GetContainerMigrationTunnelWebSocketParams) (net.Conn, error) {
@@ -1359,9 +1298,7 @@ type ListContainerPendingParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerPending calls GET /nodes/{node}/lxc/{vmid}/pending.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerPending calls GET /nodes/{node}/lxc/{vmid}/pending. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/pending
 func (c *Client) ListContainerPending(ctx context.Context, p ListContainerPendingParams) ([]PendingValue, error) {
@@ -1395,9 +1332,8 @@ type RemoteMigrateContainerParams struct {
 	Timeout        *int64         `json:"timeout,omitempty"`     // Default 180.
 }
 
-// RemoteMigrateContainer calls POST /nodes/{node}/lxc/{vmid}/remote_migrate.
-//
-// The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
+// RemoteMigrateContainer calls POST /nodes/{node}/lxc/{vmid}/remote_migrate. The result names the task
+// that does the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/remote_migrate
 func (c *Client) RemoteMigrateContainer(ctx context.Context, p RemoteMigrateContainerParams) (UPID, error) {
@@ -1420,11 +1356,7 @@ type RemoteEndpoint struct {
 }
 
 // ParseRemoteEndpoint reads the text of a RemoteEndpoint.
-func ParseRemoteEndpoint(text string) (RemoteEndpoint, error) {
-	var v RemoteEndpoint
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseRemoteEndpoint(text string) (RemoteEndpoint, error) { return parse[RemoteEndpoint](text) }
 
 // String returns the text that stands for v.
 func (v RemoteEndpoint) String() string { return wire.FormatProps(v, v.raw) }
@@ -1466,9 +1398,8 @@ type ResizeContainerParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 40 characters.
 }
 
-// ResizeContainer calls PUT /nodes/{node}/lxc/{vmid}/resize.
-//
-// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
+// ResizeContainer calls PUT /nodes/{node}/lxc/{vmid}/resize. The result names the task that does the
+// work. Needs VM.Config.Disk on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/resize
 func (c *Client) ResizeContainer(ctx context.Context, p ResizeContainerParams) (UPID, error) {
@@ -1486,9 +1417,7 @@ type GetContainerRRDParams struct {
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// GetContainerRRD calls GET /nodes/{node}/lxc/{vmid}/rrd.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerRRD calls GET /nodes/{node}/lxc/{vmid}/rrd. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/rrd
 func (c *Client) GetContainerRRD(ctx context.Context, p GetContainerRRDParams) (*RRDGraph, error) {
@@ -1514,9 +1443,7 @@ type ListContainerRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListContainerRRDData calls GET /nodes/{node}/lxc/{vmid}/rrddata.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerRRDData calls GET /nodes/{node}/lxc/{vmid}/rrddata. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/rrddata
 func (c *Client) ListContainerRRDData(ctx context.Context, p ListContainerRRDDataParams) ([]GuestRRDPoint, error) {
@@ -1555,9 +1482,7 @@ type ListContainerSnapshotsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerSnapshots calls GET /nodes/{node}/lxc/{vmid}/snapshot.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListContainerSnapshots calls GET /nodes/{node}/lxc/{vmid}/snapshot. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/snapshot
 func (c *Client) ListContainerSnapshots(ctx context.Context, p ListContainerSnapshotsParams) ([]ContainerSnapshotListItem, error) {
@@ -1586,9 +1511,8 @@ type CreateContainerSnapshotParams struct {
 	Description *string `json:"description,omitempty"`
 }
 
-// CreateContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot.
-//
-// The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// CreateContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot. The result names the task that
+// does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/snapshot
 func (c *Client) CreateContainerSnapshot(ctx context.Context, p CreateContainerSnapshotParams) (UPID, error) {
@@ -1604,9 +1528,8 @@ type GetContainerSnapshotIndexParams struct {
 	SnapName string `json:"snapname"` // At most 40 characters.
 }
 
-// GetContainerSnapshotIndex calls GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}.
-//
-// Open to every authenticated user.
+// GetContainerSnapshotIndex calls GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}. Open to every
+// authenticated user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}
 func (c *Client) GetContainerSnapshotIndex(ctx context.Context, p GetContainerSnapshotIndexParams) ([]ContainerSnapshotIndex, error) {
@@ -1630,9 +1553,8 @@ type DeleteContainerSnapshotParams struct {
 	Force    *bool  `json:"force,omitempty"`
 }
 
-// DeleteContainerSnapshot calls DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}.
-//
-// The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// DeleteContainerSnapshot calls DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}. The result names
+// the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}
 func (c *Client) DeleteContainerSnapshot(ctx context.Context, p DeleteContainerSnapshotParams) (UPID, error) {
@@ -1648,9 +1570,8 @@ type GetContainerSnapshotConfigParams struct {
 	SnapName string `json:"snapname"` // At most 40 characters.
 }
 
-// GetContainerSnapshotConfig calls GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config.
-//
-// Needs VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
+// GetContainerSnapshotConfig calls GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config. Needs
+// VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config
 func (c *Client) GetContainerSnapshotConfig(ctx context.Context, p GetContainerSnapshotConfigParams) (*ContainerConfig, error) {
@@ -1669,9 +1590,8 @@ type UpdateContainerSnapshotConfigParams struct {
 	Description *string `json:"description,omitempty"`
 }
 
-// UpdateContainerSnapshotConfig calls PUT /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config.
-//
-// Needs VM.Snapshot on /vms/{vmid}.
+// UpdateContainerSnapshotConfig calls PUT /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config. Needs
+// VM.Snapshot on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/config
 func (c *Client) UpdateContainerSnapshotConfig(ctx context.Context, p UpdateContainerSnapshotConfigParams) error {
@@ -1686,10 +1606,8 @@ type RollbackContainerSnapshotParams struct {
 	Start    *bool  `json:"start,omitempty"` // Default false.
 }
 
-// RollbackContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback.
-//
-// The result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on
-// /vms/{vmid}.
+// RollbackContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback. The
+// result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback
 func (c *Client) RollbackContainerSnapshot(ctx context.Context, p RollbackContainerSnapshotParams) (UPID, error) {
@@ -1705,9 +1623,8 @@ type CreateContainerSpiceProxyParams struct {
 	Proxy *string `json:"proxy,omitempty"`
 }
 
-// CreateContainerSpiceProxy calls POST /nodes/{node}/lxc/{vmid}/spiceproxy.
-//
-// Needs VM.Console on /vms/{vmid}.
+// CreateContainerSpiceProxy calls POST /nodes/{node}/lxc/{vmid}/spiceproxy. Needs VM.Console on
+// /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/spiceproxy
 func (c *Client) CreateContainerSpiceProxy(ctx context.Context, p CreateContainerSpiceProxyParams) (*SpiceConnection, error) {
@@ -1735,9 +1652,7 @@ type GetContainerStatusIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerStatusIndex calls GET /nodes/{node}/lxc/{vmid}/status.
-//
-// Open to every authenticated user.
+// GetContainerStatusIndex calls GET /nodes/{node}/lxc/{vmid}/status. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/status
 func (c *Client) GetContainerStatusIndex(ctx context.Context, p GetContainerStatusIndexParams) ([]Subdirectory, error) {
@@ -1752,9 +1667,8 @@ type GetContainerStatusCurrentParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerStatusCurrent calls GET /nodes/{node}/lxc/{vmid}/status/current.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetContainerStatusCurrent calls GET /nodes/{node}/lxc/{vmid}/status/current. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/status/current
 func (c *Client) GetContainerStatusCurrent(ctx context.Context, p GetContainerStatusCurrentParams) (*ContainerStatusCurrent, error) {
@@ -1812,9 +1726,8 @@ type RebootContainerParams struct {
 	Timeout *int64 `json:"timeout,omitempty"` // At least 0.
 }
 
-// RebootContainer calls POST /nodes/{node}/lxc/{vmid}/status/reboot.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// RebootContainer calls POST /nodes/{node}/lxc/{vmid}/status/reboot. The result names the task that
+// does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/reboot
 func (c *Client) RebootContainer(ctx context.Context, p RebootContainerParams) (UPID, error) {
@@ -1829,9 +1742,8 @@ type ResumeContainerParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ResumeContainer calls POST /nodes/{node}/lxc/{vmid}/status/resume.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// ResumeContainer calls POST /nodes/{node}/lxc/{vmid}/status/resume. The result names the task that
+// does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/resume
 func (c *Client) ResumeContainer(ctx context.Context, p ResumeContainerParams) (UPID, error) {
@@ -1848,9 +1760,8 @@ type ShutdownContainerParams struct {
 	Timeout   *int64 `json:"timeout,omitempty"`   // At least 0. Default 60.
 }
 
-// ShutdownContainer calls POST /nodes/{node}/lxc/{vmid}/status/shutdown.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// ShutdownContainer calls POST /nodes/{node}/lxc/{vmid}/status/shutdown. The result names the task
+// that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/shutdown
 func (c *Client) ShutdownContainer(ctx context.Context, p ShutdownContainerParams) (UPID, error) {
@@ -1867,9 +1778,8 @@ type StartContainerParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// StartContainer calls POST /nodes/{node}/lxc/{vmid}/status/start.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// StartContainer calls POST /nodes/{node}/lxc/{vmid}/status/start. The result names the task that does
+// the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/start
 func (c *Client) StartContainer(ctx context.Context, p StartContainerParams) (UPID, error) {
@@ -1886,9 +1796,8 @@ type StopContainerParams struct {
 	SkipLock         *bool  `json:"skiplock,omitempty"`
 }
 
-// StopContainer calls POST /nodes/{node}/lxc/{vmid}/status/stop.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// StopContainer calls POST /nodes/{node}/lxc/{vmid}/status/stop. The result names the task that does
+// the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/stop
 func (c *Client) StopContainer(ctx context.Context, p StopContainerParams) (UPID, error) {
@@ -1903,9 +1812,8 @@ type SuspendContainerParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// SuspendContainer calls POST /nodes/{node}/lxc/{vmid}/status/suspend.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// SuspendContainer calls POST /nodes/{node}/lxc/{vmid}/status/suspend. The result names the task that
+// does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/suspend
 func (c *Client) SuspendContainer(ctx context.Context, p SuspendContainerParams) (UPID, error) {
@@ -1920,9 +1828,8 @@ type ConvertContainerToTemplateParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ConvertContainerToTemplate calls POST /nodes/{node}/lxc/{vmid}/template.
-//
-// Needs VM.Allocate on /vms/{vmid}. The server checks more.
+// ConvertContainerToTemplate calls POST /nodes/{node}/lxc/{vmid}/template. Needs VM.Allocate on
+// /vms/{vmid}. The server checks more.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/template
 func (c *Client) ConvertContainerToTemplate(ctx context.Context, p ConvertContainerToTemplateParams) error {
@@ -1935,9 +1842,8 @@ type CreateContainerTermProxyParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// CreateContainerTermProxy calls POST /nodes/{node}/lxc/{vmid}/termproxy.
-//
-// Needs VM.Console on /vms/{vmid}.
+// CreateContainerTermProxy calls POST /nodes/{node}/lxc/{vmid}/termproxy. Needs VM.Console on
+// /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/termproxy
 func (c *Client) CreateContainerTermProxy(ctx context.Context, p CreateContainerTermProxyParams) (*TermProxy, error) {
@@ -1965,9 +1871,8 @@ type CreateContainerVNCProxyParams struct {
 	Width     *int64 `json:"width,omitempty"` // 16 to 4096.
 }
 
-// CreateContainerVNCProxy calls POST /nodes/{node}/lxc/{vmid}/vncproxy.
-//
-// Needs VM.Console on /vms/{vmid}.
+// CreateContainerVNCProxy calls POST /nodes/{node}/lxc/{vmid}/vncproxy. Needs VM.Console on
+// /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/vncproxy
 func (c *Client) CreateContainerVNCProxy(ctx context.Context, p CreateContainerVNCProxyParams) (*VNCProxy, error) {
@@ -1996,9 +1901,8 @@ type GetContainerVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"` // At most 512 characters.
 }
 
-// GetContainerVNCWebSocket calls GET /nodes/{node}/lxc/{vmid}/vncwebsocket.
-//
-// The caller closes the connection. Needs VM.Console on /vms/{vmid}. The server checks more.
+// GetContainerVNCWebSocket calls GET /nodes/{node}/lxc/{vmid}/vncwebsocket. The caller closes the
+// connection. Needs VM.Console on /vms/{vmid}. The server checks more.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/vncwebsocket
 func (c *Client) GetContainerVNCWebSocket(ctx context.Context, p GetContainerVNCWebSocketParams) (net.Conn, error) {

@@ -17,9 +17,7 @@ type ListNodeNetworksParams struct {
 	Type *string `json:"type,omitempty"`
 }
 
-// ListNodeNetworks calls GET /nodes/{node}/network.
-//
-// Open to every authenticated user.
+// ListNodeNetworks calls GET /nodes/{node}/network. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/network
 func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams) ([]NodeNetworkListItem, error) {
@@ -123,9 +121,7 @@ type CreateNodeNetworkParams struct {
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"`
 }
 
-// CreateNodeNetwork calls POST /nodes/{node}/network.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// CreateNodeNetwork calls POST /nodes/{node}/network. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/network
 func (c *Client) CreateNodeNetwork(ctx context.Context, p CreateNodeNetworkParams) error {
@@ -173,9 +169,7 @@ type GetNodeNetworkParams struct {
 	Iface string `json:"iface"` // 2 to 20 characters.
 }
 
-// GetNodeNetwork calls GET /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeNetwork calls GET /nodes/{node}/network/{iface}. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/network/{iface}
 func (c *Client) GetNodeNetwork(ctx context.Context, p GetNodeNetworkParams) (*NodeNetwork, error) {
@@ -282,9 +276,7 @@ type UpdateNodeNetworkParams struct {
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"`
 }
 
-// UpdateNodeNetwork calls PUT /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// UpdateNodeNetwork calls PUT /nodes/{node}/network/{iface}. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/network/{iface}
 func (c *Client) UpdateNodeNetwork(ctx context.Context, p UpdateNodeNetworkParams) error {
@@ -297,9 +289,7 @@ type DeleteNodeNetworkParams struct {
 	Iface string `json:"iface"` // 2 to 20 characters.
 }
 
-// DeleteNodeNetwork calls DELETE /nodes/{node}/network/{iface}.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// DeleteNodeNetwork calls DELETE /nodes/{node}/network/{iface}. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/network/{iface}
 func (c *Client) DeleteNodeNetwork(ctx context.Context, p DeleteNodeNetworkParams) error {

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+
+	"github.com/proxkit/proxkit/internal/wire"
 )
 
 // ListNodes calls GET /nodes.
@@ -45,9 +47,7 @@ type GetNodeIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeIndex calls GET /nodes/{node}.
-//
-// Open to every authenticated user.
+// GetNodeIndex calls GET /nodes/{node}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}
 func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]NodeIndex, error) {
@@ -68,9 +68,7 @@ type ListAppliancesParams struct {
 	Node string `json:"node"`
 }
 
-// ListAppliances calls GET /nodes/{node}/aplinfo.
-//
-// Open to every authenticated user.
+// ListAppliances calls GET /nodes/{node}/aplinfo. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/aplinfo
 func (c *Client) ListAppliances(ctx context.Context, p ListAppliancesParams) ([]ApplianceListItem, error) {
@@ -108,10 +106,8 @@ type DownloadApplianceParams struct {
 	Template string `json:"template"` // At most 255 characters.
 }
 
-// DownloadAppliance calls POST /nodes/{node}/aplinfo.
-//
-// The result names the task that does the work. Needs Datastore.AllocateTemplate on
-// /storage/{storage}.
+// DownloadAppliance calls POST /nodes/{node}/aplinfo. The result names the task that does the work.
+// Needs Datastore.AllocateTemplate on /storage/{storage}.
 //
 //api:operation POST /nodes/{node}/aplinfo
 func (c *Client) DownloadAppliance(ctx context.Context, p DownloadApplianceParams) (UPID, error) {
@@ -120,14 +116,281 @@ func (c *Client) DownloadAppliance(ctx context.Context, p DownloadApplianceParam
 	return out, err
 }
 
+// GetNodeCapabilitiesIndexParams are the parameters of [Client.GetNodeCapabilitiesIndex].
+type GetNodeCapabilitiesIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCapabilitiesIndex calls GET /nodes/{node}/capabilities. Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/capabilities
+func (c *Client) GetNodeCapabilitiesIndex(ctx context.Context, p GetNodeCapabilitiesIndexParams) ([]NodeCapabilitiesIndex, error) {
+	var out []NodeCapabilitiesIndex
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities", &p, &out)
+	return out, err
+}
+
+// NodeCapabilitiesIndex is an element of the result of [Client.GetNodeCapabilitiesIndex].
+type NodeCapabilitiesIndex struct {
+	Name string `json:"name"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GetNodeCapabilitiesQemuIndexParams are the parameters of [Client.GetNodeCapabilitiesQemuIndex].
+type GetNodeCapabilitiesQemuIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCapabilitiesQemuIndex calls GET /nodes/{node}/capabilities/qemu. Open to every authenticated
+// user.
+//
+//api:operation GET /nodes/{node}/capabilities/qemu
+func (c *Client) GetNodeCapabilitiesQemuIndex(ctx context.Context, p GetNodeCapabilitiesQemuIndexParams) ([]NodeCapabilitiesQemuIndex, error) {
+	var out []NodeCapabilitiesQemuIndex
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities/qemu", &p, &out)
+	return out, err
+}
+
+// NodeCapabilitiesQemuIndex is an element of the result of [Client.GetNodeCapabilitiesQemuIndex].
+type NodeCapabilitiesQemuIndex struct {
+	Name string `json:"name"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListNodeCapabilitiesQemuCPUParams are the parameters of [Client.ListNodeCapabilitiesQemuCPU].
+type ListNodeCapabilitiesQemuCPUParams struct {
+	Node string  `json:"node"`
+	Arch *string `json:"arch,omitempty"` // One of x86_64, aarch64. Since 9.1.
+}
+
+// ListNodeCapabilitiesQemuCPU calls GET /nodes/{node}/capabilities/qemu/cpu. Open to every
+// authenticated user, within limits that the server checks itself.
+//
+//api:operation GET /nodes/{node}/capabilities/qemu/cpu
+func (c *Client) ListNodeCapabilitiesQemuCPU(ctx context.Context, p ListNodeCapabilitiesQemuCPUParams) ([]NodeCapabilitiesQemuCPUListItem, error) {
+	var out []NodeCapabilitiesQemuCPUListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities/qemu/cpu", &p, &out)
+	return out, err
+}
+
+// NodeCapabilitiesQemuCPUListItem is an element of the result of [Client.ListNodeCapabilitiesQemuCPU].
+type NodeCapabilitiesQemuCPUListItem struct {
+	Custom   bool   `json:"custom"`
+	Name     string `json:"name"`
+	Vendor   string `json:"vendor"`
+	Abstract *bool  `json:"abstract,omitempty"` // Since 9.2.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListNodeCapabilitiesQemuCPUFlagsParams are the parameters of [Client.ListNodeCapabilitiesQemuCPUFlags].
+type ListNodeCapabilitiesQemuCPUFlagsParams struct {
+	Node  string  `json:"node"`
+	Accel *string `json:"accel,omitempty"` // One of kvm, tcg. Default kvm. Since 9.2.
+	Arch  *string `json:"arch,omitempty"`  // One of x86_64, aarch64.
+}
+
+// ListNodeCapabilitiesQemuCPUFlags calls GET /nodes/{node}/capabilities/qemu/cpu-flags. Open to every
+// authenticated user. Since 9.1.
+//
+//api:operation GET /nodes/{node}/capabilities/qemu/cpu-flags
+func (c *Client) ListNodeCapabilitiesQemuCPUFlags(ctx context.Context, p ListNodeCapabilitiesQemuCPUFlagsParams) ([]CPUFlag, error) {
+	var out []CPUFlag
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities/qemu/cpu-flags", &p, &out)
+	return out, err
+}
+
+// ListNodeCapabilitiesQemuMachinesParams are the parameters of [Client.ListNodeCapabilitiesQemuMachines].
+type ListNodeCapabilitiesQemuMachinesParams struct {
+	Node string  `json:"node"`
+	Arch *string `json:"arch,omitempty"` // One of x86_64, aarch64. Since 9.1.
+}
+
+// ListNodeCapabilitiesQemuMachines calls GET /nodes/{node}/capabilities/qemu/machines. Open to every
+// authenticated user.
+//
+//api:operation GET /nodes/{node}/capabilities/qemu/machines
+func (c *Client) ListNodeCapabilitiesQemuMachines(ctx context.Context, p ListNodeCapabilitiesQemuMachinesParams) ([]NodeCapabilitiesQemuMachineListItem, error) {
+	var out []NodeCapabilitiesQemuMachineListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities/qemu/machines", &p, &out)
+	return out, err
+}
+
+// NodeCapabilitiesQemuMachineListItem is an element of the result of
+// [Client.ListNodeCapabilitiesQemuMachines].
+type NodeCapabilitiesQemuMachineListItem struct {
+	ID      string  `json:"id"`
+	Type    string  `json:"type"` // One of q35, i440fx.
+	Version string  `json:"version"`
+	Changes *string `json:"changes,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GetNodeCapabilitiesQemuMigrationParams are the parameters of [Client.GetNodeCapabilitiesQemuMigration].
+type GetNodeCapabilitiesQemuMigrationParams struct {
+	Node string `json:"node"`
+}
+
+// GetNodeCapabilitiesQemuMigration calls GET /nodes/{node}/capabilities/qemu/migration. Needs
+// Sys.Audit on /nodes/{node}. Since 9.1.
+//
+//api:operation GET /nodes/{node}/capabilities/qemu/migration
+func (c *Client) GetNodeCapabilitiesQemuMigration(ctx context.Context, p GetNodeCapabilitiesQemuMigrationParams) (*NodeCapabilitiesQemuMigration, error) {
+	out := new(NodeCapabilitiesQemuMigration)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/capabilities/qemu/migration", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// NodeCapabilitiesQemuMigration is the result of [Client.GetNodeCapabilitiesQemuMigration].
+type NodeCapabilitiesQemuMigration struct {
+	HasDbusVMState bool `json:"has-dbus-vmstate"`
+}
+
+// GetNodeConfigParams are the parameters of [Client.GetNodeConfig].
+type GetNodeConfigParams struct {
+	Node string `json:"node"`
+	// One of acme, acmedomain0, acmedomain1, acmedomain2, acmedomain3, acmedomain4, acmedomain5,
+	// ballooning-target, description, location, startall-onboot-delay, wakeonlan.
+	Property *string `json:"property,omitempty"`
+}
+
+// GetNodeConfig calls GET /nodes/{node}/config. Needs Sys.Audit on /.
+//
+//api:operation GET /nodes/{node}/config
+func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
+	out := new(NodeConfig)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/config", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// from.
+type NodeACME struct {
+	Account *string  `json:"account,omitempty"` // Default default.
+	Domains []string `json:"domains,omitempty" px:"list=;"`
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseNodeACME reads the text of a NodeACME.
+func ParseNodeACME(text string) (NodeACME, error) { return parse[NodeACME](text) }
+
+// String returns the text that stands for v.
+func (v NodeACME) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v NodeACME) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *NodeACME) UnmarshalText(text []byte) error {
+	*v = NodeACME{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
+// was read from.
+type NodeACMEDomain struct {
+	Domain string  `json:"domain" px:"default"`
+	Alias  *string `json:"alias,omitempty"`
+	Plugin *string `json:"plugin,omitempty"` // Default standalone.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseNodeACMEDomain reads the text of a NodeACMEDomain.
+func ParseNodeACMEDomain(text string) (NodeACMEDomain, error) { return parse[NodeACMEDomain](text) }
+
+// String returns the text that stands for v.
+func (v NodeACMEDomain) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v NodeACMEDomain) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *NodeACMEDomain) UnmarshalText(text []byte) error {
+	*v = NodeACMEDomain{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// NodeConfig is the result of [Client.GetNodeConfig].
+type NodeConfig struct {
+	ACME                *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`         // acmedomain0, acmedomain1, and so on.
+	BallooningTarget    *int64                 `json:"ballooning-target,omitempty"`     // 0 to 100. Default 80.
+	Description         *string                `json:"description,omitempty"`           // At most 65536 characters.
+	Digest              *string                `json:"digest,omitempty"`                // At most 40 characters.
+	Location            *Location              `json:"location,omitempty"`              // Since 9.2.
+	StartAllOnBootDelay *int64                 `json:"startall-onboot-delay,omitempty"` // 0 to 300. Default 0.
+	WakeOnLan           *NodeWakeOnLAN         `json:"wakeonlan,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// A NodeWakeOnLAN is a text of keys and values, such as the value of wakeonlan. It keeps the text it
+// was read from.
+type NodeWakeOnLAN struct {
+	MAC              string  `json:"mac" px:"default"` // A MAC address.
+	BindInterface    *string `json:"bind-interface,omitempty"`
+	BroadcastAddress *string `json:"broadcast-address,omitempty"` // An IPv4 address. Default 255.255.255.255.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParseNodeWakeOnLAN reads the text of a NodeWakeOnLAN.
+func ParseNodeWakeOnLAN(text string) (NodeWakeOnLAN, error) { return parse[NodeWakeOnLAN](text) }
+
+// String returns the text that stands for v.
+func (v NodeWakeOnLAN) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v NodeWakeOnLAN) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *NodeWakeOnLAN) UnmarshalText(text []byte) error {
+	*v = NodeWakeOnLAN{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// UpdateNodeConfigParams are the parameters of [Client.UpdateNodeConfig].
+type UpdateNodeConfigParams struct {
+	Node                string                 `json:"node"`
+	ACME                *NodeACME              `json:"acme,omitempty"`
+	ACMEDomain          map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"`     // acmedomain0, acmedomain1, and so on.
+	BallooningTarget    *int64                 `json:"ballooning-target,omitempty"` // 0 to 100. Default 80.
+	Delete              []string               `json:"delete,omitempty" px:"list"`
+	Description         *string                `json:"description,omitempty"`           // At most 65536 characters.
+	Digest              *string                `json:"digest,omitempty"`                // At most 40 characters.
+	Location            *Location              `json:"location,omitempty"`              // Since 9.2.
+	StartAllOnBootDelay *int64                 `json:"startall-onboot-delay,omitempty"` // 0 to 300. Default 0.
+	WakeOnLan           *NodeWakeOnLAN         `json:"wakeonlan,omitempty"`
+}
+
+// UpdateNodeConfig calls PUT /nodes/{node}/config. Needs Sys.Modify on /.
+//
+//api:operation PUT /nodes/{node}/config
+func (c *Client) UpdateNodeConfig(ctx context.Context, p UpdateNodeConfigParams) error {
+	return c.rest.Call(ctx, http.MethodPut, "/nodes/{node}/config", &p, nil)
+}
+
 // GetNodeDNSParams are the parameters of [Client.GetNodeDNS].
 type GetNodeDNSParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeDNS calls GET /nodes/{node}/dns.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeDNS calls GET /nodes/{node}/dns. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/dns
 func (c *Client) GetNodeDNS(ctx context.Context, p GetNodeDNSParams) (*NodeDNS, error) {
@@ -155,9 +418,7 @@ type UpdateNodeDNSParams struct {
 	DNS3   *string `json:"dns3,omitempty"` // An IP address.
 }
 
-// UpdateNodeDNS calls PUT /nodes/{node}/dns.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// UpdateNodeDNS calls PUT /nodes/{node}/dns. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/dns
 func (c *Client) UpdateNodeDNS(ctx context.Context, p UpdateNodeDNSParams) error {
@@ -193,14 +454,148 @@ type ExecuteNodeCommandsResult struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
+// GetHardwareIndexParams are the parameters of [Client.GetHardwareIndex].
+type GetHardwareIndexParams struct {
+	Node string `json:"node"`
+}
+
+// GetHardwareIndex calls GET /nodes/{node}/hardware. Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/hardware
+func (c *Client) GetHardwareIndex(ctx context.Context, p GetHardwareIndexParams) ([]HardwareIndex, error) {
+	var out []HardwareIndex
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/hardware", &p, &out)
+	return out, err
+}
+
+// HardwareIndex is an element of the result of [Client.GetHardwareIndex].
+type HardwareIndex struct {
+	Type string `json:"type"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListPCIDevicesParams are the parameters of [Client.ListPCIDevices].
+type ListPCIDevicesParams struct {
+	Node              string   `json:"node"`
+	PCIClassBlacklist []string `json:"pci-class-blacklist,omitempty" px:"list"` // Default 05;06;0b.
+	Verbose           *bool    `json:"verbose,omitempty"`                       // Default true.
+}
+
+// ListPCIDevices calls GET /nodes/{node}/hardware/pci. Needs Sys.Audit or Sys.Modify on /.
+//
+//api:operation GET /nodes/{node}/hardware/pci
+func (c *Client) ListPCIDevices(ctx context.Context, p ListPCIDevicesParams) ([]PCIDeviceListItem, error) {
+	var out []PCIDeviceListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/hardware/pci", &p, &out)
+	return out, err
+}
+
+// PCIDeviceListItem is an element of the result of [Client.ListPCIDevices].
+type PCIDeviceListItem struct {
+	Class               string  `json:"class"`
+	Device              string  `json:"device"`
+	ID                  string  `json:"id"`
+	IOMMUGroup          int64   `json:"iommugroup"`
+	Vendor              string  `json:"vendor"`
+	DeviceName          *string `json:"device_name,omitempty"`
+	MDev                *bool   `json:"mdev,omitempty"`
+	SubsystemDevice     *string `json:"subsystem_device,omitempty"`
+	SubsystemDeviceName *string `json:"subsystem_device_name,omitempty"`
+	SubsystemVendor     *string `json:"subsystem_vendor,omitempty"`
+	SubsystemVendorName *string `json:"subsystem_vendor_name,omitempty"`
+	VendorName          *string `json:"vendor_name,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GetPCIDeviceIndexParams are the parameters of [Client.GetPCIDeviceIndex].
+type GetPCIDeviceIndexParams struct {
+	Node           string `json:"node"`
+	PCIIDOrMapping string `json:"pci-id-or-mapping"`
+}
+
+// GetPCIDeviceIndex calls GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}. Open to every
+// authenticated user.
+//
+//api:operation GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}
+func (c *Client) GetPCIDeviceIndex(ctx context.Context, p GetPCIDeviceIndexParams) ([]PCIDeviceIndex, error) {
+	var out []PCIDeviceIndex
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/hardware/pci/{pci-id-or-mapping}", &p, &out)
+	return out, err
+}
+
+// PCIDeviceIndex is an element of the result of [Client.GetPCIDeviceIndex].
+type PCIDeviceIndex struct {
+	Method string `json:"method"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListPCIDeviceMDevTypesParams are the parameters of [Client.ListPCIDeviceMDevTypes].
+type ListPCIDeviceMDevTypesParams struct {
+	Node           string `json:"node"`
+	PCIIDOrMapping string `json:"pci-id-or-mapping"`
+}
+
+// ListPCIDeviceMDevTypes calls GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev. Needs
+// Sys.Audit or Sys.Modify on /.
+//
+//api:operation GET /nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev
+func (c *Client) ListPCIDeviceMDevTypes(ctx context.Context, p ListPCIDeviceMDevTypesParams) ([]PCIDeviceMDevTypeListItem, error) {
+	var out []PCIDeviceMDevTypeListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/hardware/pci/{pci-id-or-mapping}/mdev", &p, &out)
+	return out, err
+}
+
+// PCIDeviceMDevTypeListItem is an element of the result of [Client.ListPCIDeviceMDevTypes].
+type PCIDeviceMDevTypeListItem struct {
+	Available   int64   `json:"available"`
+	Description string  `json:"description"`
+	Type        string  `json:"type"`
+	Name        *string `json:"name,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// ListUSBDevicesParams are the parameters of [Client.ListUSBDevices].
+type ListUSBDevicesParams struct {
+	Node string `json:"node"`
+}
+
+// ListUSBDevices calls GET /nodes/{node}/hardware/usb. Needs Sys.Modify on /.
+//
+//api:operation GET /nodes/{node}/hardware/usb
+func (c *Client) ListUSBDevices(ctx context.Context, p ListUSBDevicesParams) ([]USBDeviceListItem, error) {
+	var out []USBDeviceListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/hardware/usb", &p, &out)
+	return out, err
+}
+
+// USBDeviceListItem is an element of the result of [Client.ListUSBDevices].
+type USBDeviceListItem struct {
+	BusNum       int64   `json:"busnum"`
+	Class        int64   `json:"class"`
+	DevNum       int64   `json:"devnum"`
+	Level        int64   `json:"level"`
+	Port         int64   `json:"port"`
+	ProdID       string  `json:"prodid"`
+	Speed        string  `json:"speed"`
+	VendID       string  `json:"vendid"`
+	Manufacturer *string `json:"manufacturer,omitempty"`
+	Product      *string `json:"product,omitempty"`
+	Serial       *string `json:"serial,omitempty"`
+	USBPath      *string `json:"usbpath,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
 // GetNodeHostsParams are the parameters of [Client.GetNodeHosts].
 type GetNodeHostsParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeHosts calls GET /nodes/{node}/hosts.
-//
-// Needs Sys.Audit on /.
+// GetNodeHosts calls GET /nodes/{node}/hosts. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/hosts
 func (c *Client) GetNodeHosts(ctx context.Context, p GetNodeHostsParams) (*NodeHosts, error) {
@@ -226,9 +621,7 @@ type WriteNodeHostsParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// WriteNodeHosts calls POST /nodes/{node}/hosts.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// WriteNodeHosts calls POST /nodes/{node}/hosts. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/hosts
 func (c *Client) WriteNodeHosts(ctx context.Context, p WriteNodeHostsParams) error {
@@ -245,9 +638,7 @@ type ListNodeJournalParams struct {
 	Until       *int64  `json:"until,omitempty"` // At least 0.
 }
 
-// ListNodeJournal calls GET /nodes/{node}/journal.
-//
-// Needs Sys.Syslog on /nodes/{node}.
+// ListNodeJournal calls GET /nodes/{node}/journal. Needs Sys.Syslog on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/journal
 func (c *Client) ListNodeJournal(ctx context.Context, p ListNodeJournalParams) ([]string, error) {
@@ -265,10 +656,8 @@ type MigrateAllGuestsParams struct {
 	WithLocalDisks *bool    `json:"with-local-disks,omitempty"`
 }
 
-// MigrateAllGuests calls POST /nodes/{node}/migrateall.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// MigrateAllGuests calls POST /nodes/{node}/migrateall. The result names the task that does the work.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /nodes/{node}/migrateall
 func (c *Client) MigrateAllGuests(ctx context.Context, p MigrateAllGuestsParams) (UPID, error) {
@@ -282,9 +671,7 @@ type ListNodeNetstatParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeNetstat calls GET /nodes/{node}/netstat.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// ListNodeNetstat calls GET /nodes/{node}/netstat. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/netstat
 func (c *Client) ListNodeNetstat(ctx context.Context, p ListNodeNetstatParams) ([]NodeNetstatListItem, error) {
@@ -309,9 +696,8 @@ type QueryOCIRepoTagsParams struct {
 	Reference string `json:"reference"`
 }
 
-// QueryOCIRepoTags calls GET /nodes/{node}/query-oci-repo-tags.
-//
-// Needs Sys.AccessNetwork on /nodes/{node}. Since 9.1.
+// QueryOCIRepoTags calls GET /nodes/{node}/query-oci-repo-tags. Needs Sys.AccessNetwork on
+// /nodes/{node}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/query-oci-repo-tags
 func (c *Client) QueryOCIRepoTags(ctx context.Context, p QueryOCIRepoTagsParams) ([]string, error) {
@@ -327,9 +713,8 @@ type QueryURLMetadataParams struct {
 	VerifyCertificates *bool  `json:"verify-certificates,omitempty"` // Default true.
 }
 
-// QueryURLMetadata calls GET /nodes/{node}/query-url-metadata.
-//
-// Needs Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}.
+// QueryURLMetadata calls GET /nodes/{node}/query-url-metadata. Needs Sys.Audit and Sys.Modify on /, or
+// Sys.AccessNetwork on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/query-url-metadata
 func (c *Client) QueryURLMetadata(ctx context.Context, p QueryURLMetadataParams) (*QueryURLMetadataResult, error) {
@@ -355,9 +740,8 @@ type ListNodeReplicationsParams struct {
 	Guest *int64 `json:"guest,omitempty"` // 100 to 999999999.
 }
 
-// ListNodeReplications calls GET /nodes/{node}/replication.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListNodeReplications calls GET /nodes/{node}/replication. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/replication
 func (c *Client) ListNodeReplications(ctx context.Context, p ListNodeReplicationsParams) ([]NodeReplication, error) {
@@ -397,9 +781,7 @@ type GetNodeReplicationIndexParams struct {
 	ID   string `json:"id"`
 }
 
-// GetNodeReplicationIndex calls GET /nodes/{node}/replication/{id}.
-//
-// Open to every authenticated user.
+// GetNodeReplicationIndex calls GET /nodes/{node}/replication/{id}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/replication/{id}
 func (c *Client) GetNodeReplicationIndex(ctx context.Context, p GetNodeReplicationIndexParams) ([]NodeReplicationIndex, error) {
@@ -423,9 +805,8 @@ type ListNodeReplicationLogParams struct {
 	Start *int64 `json:"start,omitempty"` // At least 0.
 }
 
-// ListNodeReplicationLog calls GET /nodes/{node}/replication/{id}/log.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListNodeReplicationLog calls GET /nodes/{node}/replication/{id}/log. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/replication/{id}/log
 func (c *Client) ListNodeReplicationLog(ctx context.Context, p ListNodeReplicationLogParams) ([]LogLine, error) {
@@ -440,10 +821,9 @@ type ScheduleNodeReplicationNowParams struct {
 	ID   string `json:"id"`
 }
 
-// ScheduleNodeReplicationNow calls POST /nodes/{node}/replication/{id}/schedule_now.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// ScheduleNodeReplicationNow calls POST /nodes/{node}/replication/{id}/schedule_now. The result names
+// the task that does the work. Open to every authenticated user, within limits that the server checks
+// itself.
 //
 //api:operation POST /nodes/{node}/replication/{id}/schedule_now
 func (c *Client) ScheduleNodeReplicationNow(ctx context.Context, p ScheduleNodeReplicationNowParams) (UPID, error) {
@@ -458,9 +838,8 @@ type GetNodeReplicationStatusParams struct {
 	ID   string `json:"id"`
 }
 
-// GetNodeReplicationStatus calls GET /nodes/{node}/replication/{id}/status.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetNodeReplicationStatus calls GET /nodes/{node}/replication/{id}/status. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/replication/{id}/status
 func (c *Client) GetNodeReplicationStatus(ctx context.Context, p GetNodeReplicationStatusParams) (*NodeReplication, error) {
@@ -476,9 +855,7 @@ type GetNodeReportParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeReport calls GET /nodes/{node}/report.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeReport calls GET /nodes/{node}/report. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/report
 func (c *Client) GetNodeReport(ctx context.Context, p GetNodeReportParams) (string, error) {
@@ -495,9 +872,7 @@ type GetNodeRRDParams struct {
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// GetNodeRRD calls GET /nodes/{node}/rrd.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeRRD calls GET /nodes/{node}/rrd. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/rrd
 func (c *Client) GetNodeRRD(ctx context.Context, p GetNodeRRDParams) (*RRDGraph, error) {
@@ -515,9 +890,7 @@ type ListNodeRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListNodeRRDData calls GET /nodes/{node}/rrddata.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// ListNodeRRDData calls GET /nodes/{node}/rrddata. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/rrddata
 func (c *Client) ListNodeRRDData(ctx context.Context, p ListNodeRRDDataParams) ([]NodeRRDDataListItem, error) {
@@ -560,9 +933,7 @@ type CreateNodeSpiceShellParams struct {
 	Proxy   *string `json:"proxy,omitempty"`
 }
 
-// CreateNodeSpiceShell calls POST /nodes/{node}/spiceshell.
-//
-// Needs Sys.Console on /nodes/{node}.
+// CreateNodeSpiceShell calls POST /nodes/{node}/spiceshell. Needs Sys.Console on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/spiceshell
 func (c *Client) CreateNodeSpiceShell(ctx context.Context, p CreateNodeSpiceShellParams) (*SpiceConnection, error) {
@@ -581,10 +952,8 @@ type StartAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StartAllGuests calls POST /nodes/{node}/startall.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// StartAllGuests calls POST /nodes/{node}/startall. The result names the task that does the work. Open
+// to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /nodes/{node}/startall
 func (c *Client) StartAllGuests(ctx context.Context, p StartAllGuestsParams) (UPID, error) {
@@ -598,9 +967,7 @@ type GetNodeStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeStatus calls GET /nodes/{node}/status.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeStatus calls GET /nodes/{node}/status. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/status
 func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*NodeStatus, error) {
@@ -727,10 +1094,8 @@ type StopAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StopAllGuests calls POST /nodes/{node}/stopall.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// StopAllGuests calls POST /nodes/{node}/stopall. The result names the task that does the work. Open
+// to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /nodes/{node}/stopall
 func (c *Client) StopAllGuests(ctx context.Context, p StopAllGuestsParams) (UPID, error) {
@@ -744,9 +1109,7 @@ type GetNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeSubscription calls GET /nodes/{node}/subscription.
-//
-// Open to every authenticated user.
+// GetNodeSubscription calls GET /nodes/{node}/subscription. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/subscription
 func (c *Client) GetNodeSubscription(ctx context.Context, p GetNodeSubscriptionParams) (*NodeSubscription, error) {
@@ -779,9 +1142,7 @@ type RefreshNodeSubscriptionParams struct {
 	Force *bool  `json:"force,omitempty"` // Default false.
 }
 
-// RefreshNodeSubscription calls POST /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// RefreshNodeSubscription calls POST /nodes/{node}/subscription. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/subscription
 func (c *Client) RefreshNodeSubscription(ctx context.Context, p RefreshNodeSubscriptionParams) error {
@@ -794,9 +1155,7 @@ type SetNodeSubscriptionParams struct {
 	Key  string `json:"key"` // At most 32 characters.
 }
 
-// SetNodeSubscription calls PUT /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// SetNodeSubscription calls PUT /nodes/{node}/subscription. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/subscription
 func (c *Client) SetNodeSubscription(ctx context.Context, p SetNodeSubscriptionParams) error {
@@ -808,9 +1167,7 @@ type DeleteNodeSubscriptionParams struct {
 	Node string `json:"node"`
 }
 
-// DeleteNodeSubscription calls DELETE /nodes/{node}/subscription.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// DeleteNodeSubscription calls DELETE /nodes/{node}/subscription. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/subscription
 func (c *Client) DeleteNodeSubscription(ctx context.Context, p DeleteNodeSubscriptionParams) error {
@@ -824,10 +1181,8 @@ type SuspendAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// SuspendAllGuests calls POST /nodes/{node}/suspendall.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// SuspendAllGuests calls POST /nodes/{node}/suspendall. The result names the task that does the work.
+// Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation POST /nodes/{node}/suspendall
 func (c *Client) SuspendAllGuests(ctx context.Context, p SuspendAllGuestsParams) (UPID, error) {
@@ -846,9 +1201,7 @@ type ListNodeSyslogParams struct {
 	Until   *string `json:"until,omitempty"`
 }
 
-// ListNodeSyslog calls GET /nodes/{node}/syslog.
-//
-// Needs Sys.Syslog on /nodes/{node}.
+// ListNodeSyslog calls GET /nodes/{node}/syslog. Needs Sys.Syslog on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/syslog
 func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]LogLine, error) {
@@ -864,9 +1217,7 @@ type CreateNodeTermProxyParams struct {
 	CmdOpts *string `json:"cmd-opts,omitempty"` // Needs cmd as well.
 }
 
-// CreateNodeTermProxy calls POST /nodes/{node}/termproxy.
-//
-// Needs Sys.Console on /nodes/{node}.
+// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/termproxy
 func (c *Client) CreateNodeTermProxy(ctx context.Context, p CreateNodeTermProxyParams) (*TermProxy, error) {
@@ -882,9 +1233,7 @@ type GetNodeTimeParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeTime calls GET /nodes/{node}/time.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeTime calls GET /nodes/{node}/time. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/time
 func (c *Client) GetNodeTime(ctx context.Context, p GetNodeTimeParams) (*NodeTime, error) {
@@ -908,9 +1257,7 @@ type SetNodeTimezoneParams struct {
 	Timezone string `json:"timezone"`
 }
 
-// SetNodeTimezone calls PUT /nodes/{node}/time.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// SetNodeTimezone calls PUT /nodes/{node}/time. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/time
 func (c *Client) SetNodeTimezone(ctx context.Context, p SetNodeTimezoneParams) error {
@@ -922,9 +1269,7 @@ type GetNodeVersionParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeVersion calls GET /nodes/{node}/version.
-//
-// Open to every authenticated user.
+// GetNodeVersion calls GET /nodes/{node}/version. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/version
 func (c *Client) GetNodeVersion(ctx context.Context, p GetNodeVersionParams) (*NodeVersion, error) {
@@ -954,9 +1299,7 @@ type CreateNodeVNCShellParams struct {
 	Width     *int64  `json:"width,omitempty"` // 16 to 4096.
 }
 
-// CreateNodeVNCShell calls POST /nodes/{node}/vncshell.
-//
-// Needs Sys.Console on /nodes/{node}.
+// CreateNodeVNCShell calls POST /nodes/{node}/vncshell. Needs Sys.Console on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/vncshell
 func (c *Client) CreateNodeVNCShell(ctx context.Context, p CreateNodeVNCShellParams) (*VNCProxy, error) {
@@ -974,9 +1317,8 @@ type GetNodeVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"` // At most 512 characters.
 }
 
-// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket.
-//
-// The caller closes the connection. Needs Sys.Console on /nodes/{node}. The server checks more.
+// GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
+// Sys.Console on /nodes/{node}. The server checks more.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {
@@ -1040,9 +1382,8 @@ type GetBackupDefaultsParams struct {
 	Storage *string `json:"storage,omitempty"`
 }
 
-// GetBackupDefaults calls GET /nodes/{node}/vzdump/defaults.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetBackupDefaults calls GET /nodes/{node}/vzdump/defaults. Open to every authenticated user, within
+// limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/vzdump/defaults
 func (c *Client) GetBackupDefaults(ctx context.Context, p GetBackupDefaultsParams) (*BackupDefaults, error) {
@@ -1094,9 +1435,8 @@ type ExtractBackupConfigParams struct {
 	Volume string `json:"volume"`
 }
 
-// ExtractBackupConfig calls GET /nodes/{node}/vzdump/extractconfig.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ExtractBackupConfig calls GET /nodes/{node}/vzdump/extractconfig. Open to every authenticated user,
+// within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/vzdump/extractconfig
 func (c *Client) ExtractBackupConfig(ctx context.Context, p ExtractBackupConfigParams) (string, error) {

@@ -15,9 +15,8 @@ type ListPoolsParams struct {
 	Type   *string `json:"type,omitempty"` // One of qemu, lxc, storage. Needs poolid as well.
 }
 
-// ListPools calls GET /pools.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListPools calls GET /pools. Open to every authenticated user, within limits that the server checks
+// itself.
 //
 //api:operation GET /pools
 func (c *Client) ListPools(ctx context.Context, p ListPoolsParams) ([]PoolListItem, error) {
@@ -82,9 +81,7 @@ type CreatePoolParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreatePool calls POST /pools.
-//
-// Needs Pool.Allocate on /pool/{poolid}.
+// CreatePool calls POST /pools. Needs Pool.Allocate on /pool/{poolid}.
 //
 //api:operation POST /pools
 func (c *Client) CreatePool(ctx context.Context, p CreatePoolParams) error {
@@ -101,9 +98,7 @@ type UpdatePoolParams struct {
 	VMs       []string `json:"vms,omitempty" px:"list"`
 }
 
-// UpdatePool calls PUT /pools.
-//
-// Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// UpdatePool calls PUT /pools. Needs Pool.Allocate on /pool/{poolid}. The server checks more.
 //
 //api:operation PUT /pools
 func (c *Client) UpdatePool(ctx context.Context, p UpdatePoolParams) error {
@@ -115,9 +110,7 @@ type DeletePoolParams struct {
 	PoolID string `json:"poolid"`
 }
 
-// DeletePool calls DELETE /pools.
-//
-// Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// DeletePool calls DELETE /pools. Needs Pool.Allocate on /pool/{poolid}. The server checks more.
 //
 //api:operation DELETE /pools
 func (c *Client) DeletePool(ctx context.Context, p DeletePoolParams) error {
@@ -130,9 +123,7 @@ type GetPoolParams struct {
 	Type   *string `json:"type,omitempty"` // One of qemu, lxc, storage.
 }
 
-// GetPool calls GET /pools/{poolid}.
-//
-// Needs Pool.Audit on /pool/{poolid}.
+// GetPool calls GET /pools/{poolid}. Needs Pool.Audit on /pool/{poolid}.
 //
 //api:operation GET /pools/{poolid}
 func (c *Client) GetPool(ctx context.Context, p GetPoolParams) (*Pool, error) {

@@ -198,11 +198,7 @@ type VMAMDSEV struct {
 }
 
 // ParseVMAMDSEV reads the text of a VMAMDSEV.
-func ParseVMAMDSEV(text string) (VMAMDSEV, error) {
-	var v VMAMDSEV
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMAMDSEV(text string) (VMAMDSEV, error) { return parse[VMAMDSEV](text) }
 
 // String returns the text that stands for v.
 func (v VMAMDSEV) String() string { return wire.FormatProps(v, v.raw) }
@@ -230,11 +226,7 @@ type VMAgentConfig struct {
 }
 
 // ParseVMAgentConfig reads the text of a VMAgentConfig.
-func ParseVMAgentConfig(text string) (VMAgentConfig, error) {
-	var v VMAgentConfig
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMAgentConfig(text string) (VMAgentConfig, error) { return parse[VMAgentConfig](text) }
 
 // String returns the text that stands for v.
 func (v VMAgentConfig) String() string { return wire.FormatProps(v, v.raw) }
@@ -260,11 +252,7 @@ type VMAudio struct {
 }
 
 // ParseVMAudio reads the text of a VMAudio.
-func ParseVMAudio(text string) (VMAudio, error) {
-	var v VMAudio
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMAudio(text string) (VMAudio, error) { return parse[VMAudio](text) }
 
 // String returns the text that stands for v.
 func (v VMAudio) String() string { return wire.FormatProps(v, v.raw) }
@@ -290,11 +278,7 @@ type VMBoot struct {
 }
 
 // ParseVMBoot reads the text of a VMBoot.
-func ParseVMBoot(text string) (VMBoot, error) {
-	var v VMBoot
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMBoot(text string) (VMBoot, error) { return parse[VMBoot](text) }
 
 // String returns the text that stands for v.
 func (v VMBoot) String() string { return wire.FormatProps(v, v.raw) }
@@ -322,11 +306,7 @@ type VMCICustom struct {
 }
 
 // ParseVMCICustom reads the text of a VMCICustom.
-func ParseVMCICustom(text string) (VMCICustom, error) {
-	var v VMCICustom
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMCICustom(text string) (VMCICustom, error) { return parse[VMCICustom](text) }
 
 // String returns the text that stands for v.
 func (v VMCICustom) String() string { return wire.FormatProps(v, v.raw) }
@@ -357,11 +337,7 @@ type VMCPU struct {
 }
 
 // ParseVMCPU reads the text of a VMCPU.
-func ParseVMCPU(text string) (VMCPU, error) {
-	var v VMCPU
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMCPU(text string) (VMCPU, error) { return parse[VMCPU](text) }
 
 // String returns the text that stands for v.
 func (v VMCPU) String() string { return wire.FormatProps(v, v.raw) }
@@ -430,11 +406,7 @@ type VMDisk struct {
 }
 
 // ParseVMDisk reads the text of a VMDisk.
-func ParseVMDisk(text string) (VMDisk, error) {
-	var v VMDisk
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMDisk(text string) (VMDisk, error) { return parse[VMDisk](text) }
 
 // String returns the text that stands for v.
 func (v VMDisk) String() string { return wire.FormatProps(v, v.raw) }
@@ -465,11 +437,7 @@ type VMEFIDisk struct {
 }
 
 // ParseVMEFIDisk reads the text of a VMEFIDisk.
-func ParseVMEFIDisk(text string) (VMEFIDisk, error) {
-	var v VMEFIDisk
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMEFIDisk(text string) (VMEFIDisk, error) { return parse[VMEFIDisk](text) }
 
 // String returns the text that stands for v.
 func (v VMEFIDisk) String() string { return wire.FormatProps(v, v.raw) }
@@ -506,11 +474,7 @@ type VMHostPCI struct {
 }
 
 // ParseVMHostPCI reads the text of a VMHostPCI.
-func ParseVMHostPCI(text string) (VMHostPCI, error) {
-	var v VMHostPCI
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMHostPCI(text string) (VMHostPCI, error) { return parse[VMHostPCI](text) }
 
 // String returns the text that stands for v.
 func (v VMHostPCI) String() string { return wire.FormatProps(v, v.raw) }
@@ -538,11 +502,7 @@ type VMIPConfig struct {
 }
 
 // ParseVMIPConfig reads the text of a VMIPConfig.
-func ParseVMIPConfig(text string) (VMIPConfig, error) {
-	var v VMIPConfig
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMIPConfig(text string) (VMIPConfig, error) { return parse[VMIPConfig](text) }
 
 // String returns the text that stands for v.
 func (v VMIPConfig) String() string { return wire.FormatProps(v, v.raw) }
@@ -568,11 +528,7 @@ type VMIVShMem struct {
 }
 
 // ParseVMIVShMem reads the text of a VMIVShMem.
-func ParseVMIVShMem(text string) (VMIVShMem, error) {
-	var v VMIVShMem
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMIVShMem(text string) (VMIVShMem, error) { return parse[VMIVShMem](text) }
 
 // String returns the text that stands for v.
 func (v VMIVShMem) String() string { return wire.FormatProps(v, v.raw) }
@@ -600,11 +556,7 @@ type VMIntelTDX struct {
 }
 
 // ParseVMIntelTDX reads the text of a VMIntelTDX.
-func ParseVMIntelTDX(text string) (VMIntelTDX, error) {
-	var v VMIntelTDX
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMIntelTDX(text string) (VMIntelTDX, error) { return parse[VMIntelTDX](text) }
 
 // String returns the text that stands for v.
 func (v VMIntelTDX) String() string { return wire.FormatProps(v, v.raw) }
@@ -633,11 +585,7 @@ type VMMachine struct {
 }
 
 // ParseVMMachine reads the text of a VMMachine.
-func ParseVMMachine(text string) (VMMachine, error) {
-	var v VMMachine
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMMachine(text string) (VMMachine, error) { return parse[VMMachine](text) }
 
 // String returns the text that stands for v.
 func (v VMMachine) String() string { return wire.FormatProps(v, v.raw) }
@@ -662,11 +610,7 @@ type VMMemory struct {
 }
 
 // ParseVMMemory reads the text of a VMMemory.
-func ParseVMMemory(text string) (VMMemory, error) {
-	var v VMMemory
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMMemory(text string) (VMMemory, error) { return parse[VMMemory](text) }
 
 // String returns the text that stands for v.
 func (v VMMemory) String() string { return wire.FormatProps(v, v.raw) }
@@ -694,11 +638,7 @@ type VMNUMANode struct {
 }
 
 // ParseVMNUMANode reads the text of a VMNUMANode.
-func ParseVMNUMANode(text string) (VMNUMANode, error) {
-	var v VMNUMANode
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMNUMANode(text string) (VMNUMANode, error) { return parse[VMNUMANode](text) }
 
 // String returns the text that stands for v.
 func (v VMNUMANode) String() string { return wire.FormatProps(v, v.raw) }
@@ -733,11 +673,7 @@ type VMNet struct {
 }
 
 // ParseVMNet reads the text of a VMNet.
-func ParseVMNet(text string) (VMNet, error) {
-	var v VMNet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMNet(text string) (VMNet, error) { return parse[VMNet](text) }
 
 // String returns the text that stands for v.
 func (v VMNet) String() string { return wire.FormatProps(v, v.raw) }
@@ -763,11 +699,7 @@ type VMRNG struct {
 }
 
 // ParseVMRNG reads the text of a VMRNG.
-func ParseVMRNG(text string) (VMRNG, error) {
-	var v VMRNG
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMRNG(text string) (VMRNG, error) { return parse[VMRNG](text) }
 
 // String returns the text that stands for v.
 func (v VMRNG) String() string { return wire.FormatProps(v, v.raw) }
@@ -799,11 +731,7 @@ type VMSMBIOS struct {
 }
 
 // ParseVMSMBIOS reads the text of a VMSMBIOS.
-func ParseVMSMBIOS(text string) (VMSMBIOS, error) {
-	var v VMSMBIOS
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMSMBIOS(text string) (VMSMBIOS, error) { return parse[VMSMBIOS](text) }
 
 // String returns the text that stands for v.
 func (v VMSMBIOS) String() string { return wire.FormatProps(v, v.raw) }
@@ -830,9 +758,7 @@ type VMSpiceEnhancements struct {
 
 // ParseVMSpiceEnhancements reads the text of a VMSpiceEnhancements.
 func ParseVMSpiceEnhancements(text string) (VMSpiceEnhancements, error) {
-	var v VMSpiceEnhancements
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[VMSpiceEnhancements](text)
 }
 
 // String returns the text that stands for v.
@@ -862,11 +788,7 @@ type VMTPMState struct {
 }
 
 // ParseVMTPMState reads the text of a VMTPMState.
-func ParseVMTPMState(text string) (VMTPMState, error) {
-	var v VMTPMState
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMTPMState(text string) (VMTPMState, error) { return parse[VMTPMState](text) }
 
 // String returns the text that stands for v.
 func (v VMTPMState) String() string { return wire.FormatProps(v, v.raw) }
@@ -892,11 +814,7 @@ type VMUSB struct {
 }
 
 // ParseVMUSB reads the text of a VMUSB.
-func ParseVMUSB(text string) (VMUSB, error) {
-	var v VMUSB
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMUSB(text string) (VMUSB, error) { return parse[VMUSB](text) }
 
 // String returns the text that stands for v.
 func (v VMUSB) String() string { return wire.FormatProps(v, v.raw) }
@@ -921,11 +839,7 @@ type VMUnusedDisk struct {
 }
 
 // ParseVMUnusedDisk reads the text of a VMUnusedDisk.
-func ParseVMUnusedDisk(text string) (VMUnusedDisk, error) {
-	var v VMUnusedDisk
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMUnusedDisk(text string) (VMUnusedDisk, error) { return parse[VMUnusedDisk](text) }
 
 // String returns the text that stands for v.
 func (v VMUnusedDisk) String() string { return wire.FormatProps(v, v.raw) }
@@ -953,11 +867,7 @@ type VMVGA struct {
 }
 
 // ParseVMVGA reads the text of a VMVGA.
-func ParseVMVGA(text string) (VMVGA, error) {
-	var v VMVGA
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMVGA(text string) (VMVGA, error) { return parse[VMVGA](text) }
 
 // String returns the text that stands for v.
 func (v VMVGA) String() string { return wire.FormatProps(v, v.raw) }
@@ -986,11 +896,7 @@ type VMVirtIOFS struct {
 }
 
 // ParseVMVirtIOFS reads the text of a VMVirtIOFS.
-func ParseVMVirtIOFS(text string) (VMVirtIOFS, error) {
-	var v VMVirtIOFS
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMVirtIOFS(text string) (VMVirtIOFS, error) { return parse[VMVirtIOFS](text) }
 
 // String returns the text that stands for v.
 func (v VMVirtIOFS) String() string { return wire.FormatProps(v, v.raw) }
@@ -1016,11 +922,7 @@ type VMWatchdog struct {
 }
 
 // ParseVMWatchdog reads the text of a VMWatchdog.
-func ParseVMWatchdog(text string) (VMWatchdog, error) {
-	var v VMWatchdog
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMWatchdog(text string) (VMWatchdog, error) { return parse[VMWatchdog](text) }
 
 // String returns the text that stands for v.
 func (v VMWatchdog) String() string { return wire.FormatProps(v, v.raw) }
@@ -1040,9 +942,7 @@ type GetVMIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMIndex calls GET /nodes/{node}/qemu/{vmid}.
-//
-// Open to every authenticated user.
+// GetVMIndex calls GET /nodes/{node}/qemu/{vmid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}
 func (c *Client) GetVMIndex(ctx context.Context, p GetVMIndexParams) ([]Subdirectory, error) {
@@ -1109,9 +1009,7 @@ type ListVMCloudInitParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/cloudinit
 func (c *Client) ListVMCloudInit(ctx context.Context, p ListVMCloudInitParams) ([]PendingValue, error) {
@@ -1164,9 +1062,8 @@ type ControlVMDBusVMStateParams struct {
 	Action string `json:"action"` // One of start, stop.
 }
 
-// ControlVMDBusVMState calls POST /nodes/{node}/qemu/{vmid}/dbus-vmstate.
-//
-// Needs VM.Migrate on /vms/{vmid}. Since 9.1.
+// ControlVMDBusVMState calls POST /nodes/{node}/qemu/{vmid}/dbus-vmstate. Needs VM.Migrate on
+// /vms/{vmid}. Since 9.1.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/dbus-vmstate
 func (c *Client) ControlVMDBusVMState(ctx context.Context, p ControlVMDBusVMStateParams) error {
@@ -1181,9 +1078,7 @@ type GetVMFeatureParams struct {
 	SnapName *string `json:"snapname,omitempty"` // At most 40 characters.
 }
 
-// GetVMFeature calls GET /nodes/{node}/qemu/{vmid}/feature.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMFeature calls GET /nodes/{node}/qemu/{vmid}/feature. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/feature
 func (c *Client) GetVMFeature(ctx context.Context, p GetVMFeatureParams) (*VMFeature, error) {
@@ -1417,9 +1312,8 @@ type CreateVMMigrationTunnelParams struct {
 	Storages []string `json:"storages,omitempty" px:"list"`
 }
 
-// CreateVMMigrationTunnel calls POST /nodes/{node}/qemu/{vmid}/mtunnel.
-//
-// Needs VM.Allocate on /vms/{vmid} and Sys.Incoming on /. The server checks more.
+// CreateVMMigrationTunnel calls POST /nodes/{node}/qemu/{vmid}/mtunnel. Needs VM.Allocate on
+// /vms/{vmid} and Sys.Incoming on /. The server checks more.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/mtunnel
 func (c *Client) CreateVMMigrationTunnel(ctx context.Context, p CreateVMMigrationTunnelParams) (*MigrationTunnel, error) {
@@ -1438,10 +1332,9 @@ type GetVMMigrationTunnelWebSocketParams struct {
 	Ticket string `json:"ticket"`
 }
 
-// GetVMMigrationTunnelWebSocket calls GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket.
-//
-// The caller closes the connection. Open to every authenticated user, within limits that the server
-// checks itself.
+// GetVMMigrationTunnelWebSocket calls GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket. The caller
+// closes the connection. Open to every authenticated user, within limits that the server checks
+// itself.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket
 func (c *Client) GetVMMigrationTunnelWebSocket(ctx context.Context, p GetVMMigrationTunnelWebSocketParams) (net.Conn, error) {
@@ -1480,9 +1373,8 @@ type RemoteMigrateVMParams struct {
 	TargetVMID     *int64         `json:"target-vmid,omitempty"` // 100 to 999999999.
 }
 
-// RemoteMigrateVM calls POST /nodes/{node}/qemu/{vmid}/remote_migrate.
-//
-// The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
+// RemoteMigrateVM calls POST /nodes/{node}/qemu/{vmid}/remote_migrate. The result names the task that
+// does the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/remote_migrate
 func (c *Client) RemoteMigrateVM(ctx context.Context, p RemoteMigrateVMParams) (UPID, error) {
@@ -1529,9 +1421,7 @@ type GetVMRRDParams struct {
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// GetVMRRD calls GET /nodes/{node}/qemu/{vmid}/rrd.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMRRD calls GET /nodes/{node}/qemu/{vmid}/rrd. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/rrd
 func (c *Client) GetVMRRD(ctx context.Context, p GetVMRRDParams) (*RRDGraph, error) {
@@ -1550,9 +1440,7 @@ type ListVMRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListVMRRDData calls GET /nodes/{node}/qemu/{vmid}/rrddata.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMRRDData calls GET /nodes/{node}/qemu/{vmid}/rrddata. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/rrddata
 func (c *Client) ListVMRRDData(ctx context.Context, p ListVMRRDDataParams) ([]GuestRRDPoint, error) {
@@ -1569,9 +1457,7 @@ type SendVMKeyParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// SendVMKey calls PUT /nodes/{node}/qemu/{vmid}/sendkey.
-//
-// Needs VM.Console on /vms/{vmid}.
+// SendVMKey calls PUT /nodes/{node}/qemu/{vmid}/sendkey. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/sendkey
 func (c *Client) SendVMKey(ctx context.Context, p SendVMKeyParams) error {
@@ -1585,9 +1471,7 @@ type CreateVMSpiceProxyParams struct {
 	Proxy *string `json:"proxy,omitempty"`
 }
 
-// CreateVMSpiceProxy calls POST /nodes/{node}/qemu/{vmid}/spiceproxy.
-//
-// Needs VM.Console on /vms/{vmid}.
+// CreateVMSpiceProxy calls POST /nodes/{node}/qemu/{vmid}/spiceproxy. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/spiceproxy
 func (c *Client) CreateVMSpiceProxy(ctx context.Context, p CreateVMSpiceProxyParams) (*SpiceConnection, error) {
@@ -1632,9 +1516,7 @@ type CreateVMTermProxyParams struct {
 	Serial *string `json:"serial,omitempty"` // One of serial0, serial1, serial2, serial3.
 }
 
-// CreateVMTermProxy calls POST /nodes/{node}/qemu/{vmid}/termproxy.
-//
-// Needs VM.Console on /vms/{vmid}.
+// CreateVMTermProxy calls POST /nodes/{node}/qemu/{vmid}/termproxy. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/termproxy
 func (c *Client) CreateVMTermProxy(ctx context.Context, p CreateVMTermProxyParams) (*TermProxy, error) {
@@ -1695,9 +1577,8 @@ type GetVMVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"` // At most 512 characters.
 }
 
-// GetVMVNCWebSocket calls GET /nodes/{node}/qemu/{vmid}/vncwebsocket.
-//
-// The caller closes the connection. Needs VM.Console on /vms/{vmid}. The server checks more.
+// GetVMVNCWebSocket calls GET /nodes/{node}/qemu/{vmid}/vncwebsocket. The caller closes the
+// connection. Needs VM.Console on /vms/{vmid}. The server checks more.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/vncwebsocket
 func (c *Client) GetVMVNCWebSocket(ctx context.Context, p GetVMVNCWebSocketParams) (net.Conn, error) {

@@ -15,9 +15,7 @@ type GetVMAgentIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMAgentIndex calls GET /nodes/{node}/qemu/{vmid}/agent.
-//
-// Open to every authenticated user.
+// GetVMAgentIndex calls GET /nodes/{node}/qemu/{vmid}/agent. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent
 func (c *Client) GetVMAgentIndex(ctx context.Context, p GetVMAgentIndexParams) ([]VMAgentIndex, error) {
@@ -133,9 +131,8 @@ type VMAgentFileReadParams struct {
 	Offset *int64 `json:"offset,omitempty"` // At least 0. Default 0. Since 9.1.
 }
 
-// VMAgentFileRead calls GET /nodes/{node}/qemu/{vmid}/agent/file-read.
-//
-// Needs VM.GuestAgent.FileRead or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFileRead calls GET /nodes/{node}/qemu/{vmid}/agent/file-read. Needs VM.GuestAgent.FileRead or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/file-read
 func (c *Client) VMAgentFileRead(ctx context.Context, p VMAgentFileReadParams) (*VMAgentFileReadResult, error) {
@@ -164,9 +161,8 @@ type VMAgentFileWriteParams struct {
 	Encode  *bool  `json:"encode,omitempty"` // Default true.
 }
 
-// VMAgentFileWrite calls POST /nodes/{node}/qemu/{vmid}/agent/file-write.
-//
-// Needs VM.GuestAgent.FileWrite or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFileWrite calls POST /nodes/{node}/qemu/{vmid}/agent/file-write. Needs
+// VM.GuestAgent.FileWrite or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/file-write
 func (c *Client) VMAgentFileWrite(ctx context.Context, p VMAgentFileWriteParams) error {
@@ -179,9 +175,8 @@ type VMAgentFSFreezeParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSFreeze calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze.
-//
-// Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSFreeze calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze. Needs
+// VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze
 func (c *Client) VMAgentFSFreeze(ctx context.Context, p VMAgentFSFreezeParams) (*VMAgentFSFreezeCount, error) {
@@ -205,10 +200,8 @@ type VMAgentFSFreezeStatusParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSFreezeStatus calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-status.
-//
-// Needs VM.GuestAgent.Audit, VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on
-// /vms/{vmid}.
+// VMAgentFSFreezeStatus calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-status. Needs
+// VM.GuestAgent.Audit, VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-status
 func (c *Client) VMAgentFSFreezeStatus(ctx context.Context, p VMAgentFSFreezeStatusParams) (*VMAgentFSFreezeStatusResult, error) {
@@ -232,9 +225,8 @@ type VMAgentFSThawParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSThaw calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw.
-//
-// Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSThaw calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw. Needs
+// VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw
 func (c *Client) VMAgentFSThaw(ctx context.Context, p VMAgentFSThawParams) (*VMAgentFSFreezeCount, error) {
@@ -251,9 +243,8 @@ type VMAgentFSTrimParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSTrim calls POST /nodes/{node}/qemu/{vmid}/agent/fstrim.
-//
-// Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSTrim calls POST /nodes/{node}/qemu/{vmid}/agent/fstrim. Needs VM.GuestAgent.FileSystemMgmt
+// or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fstrim
 func (c *Client) VMAgentFSTrim(ctx context.Context, p VMAgentFSTrimParams) (*VMAgentFSTrimResult, error) {
@@ -303,9 +294,8 @@ type VMAgentGetFSInfoParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetFSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-fsinfo.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetFSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-fsinfo. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-fsinfo
 func (c *Client) VMAgentGetFSInfo(ctx context.Context, p VMAgentGetFSInfoParams) (*VMAgentGetFSInfoResult, error) {
@@ -365,9 +355,8 @@ type VMAgentGetHostNameParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetHostName calls GET /nodes/{node}/qemu/{vmid}/agent/get-host-name.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetHostName calls GET /nodes/{node}/qemu/{vmid}/agent/get-host-name. Needs
+// VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-host-name
 func (c *Client) VMAgentGetHostName(ctx context.Context, p VMAgentGetHostNameParams) (*VMAgentGetHostNameResult, error) {
@@ -398,9 +387,8 @@ type VMAgentGetMemoryBlockInfoParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetMemoryBlockInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-memory-block-info.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetMemoryBlockInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-memory-block-info. Needs
+// VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-memory-block-info
 func (c *Client) VMAgentGetMemoryBlockInfo(ctx context.Context, p VMAgentGetMemoryBlockInfoParams) (*VMAgentGetMemoryBlockInfoResult, error) {
@@ -431,9 +419,8 @@ type VMAgentGetMemoryBlocksParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetMemoryBlocks calls GET /nodes/{node}/qemu/{vmid}/agent/get-memory-blocks.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetMemoryBlocks calls GET /nodes/{node}/qemu/{vmid}/agent/get-memory-blocks. Needs
+// VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-memory-blocks
 func (c *Client) VMAgentGetMemoryBlocks(ctx context.Context, p VMAgentGetMemoryBlocksParams) (*VMAgentGetMemoryBlocksResult, error) {
@@ -466,9 +453,8 @@ type VMAgentGetOSInfoParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetOSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetOSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo
 func (c *Client) VMAgentGetOSInfo(ctx context.Context, p VMAgentGetOSInfoParams) (*VMAgentGetOSInfoResult, error) {
@@ -508,9 +494,8 @@ type VMAgentGetTimeParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetTime calls GET /nodes/{node}/qemu/{vmid}/agent/get-time.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetTime calls GET /nodes/{node}/qemu/{vmid}/agent/get-time. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-time
 func (c *Client) VMAgentGetTime(ctx context.Context, p VMAgentGetTimeParams) (*VMAgentGetTimeResult, error) {
@@ -534,9 +519,8 @@ type VMAgentGetTimezoneParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetTimezone calls GET /nodes/{node}/qemu/{vmid}/agent/get-timezone.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetTimezone calls GET /nodes/{node}/qemu/{vmid}/agent/get-timezone. Needs VM.GuestAgent.Audit
+// or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-timezone
 func (c *Client) VMAgentGetTimezone(ctx context.Context, p VMAgentGetTimezoneParams) (*VMAgentGetTimezoneResult, error) {
@@ -568,9 +552,8 @@ type VMAgentGetUsersParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetUsers calls GET /nodes/{node}/qemu/{vmid}/agent/get-users.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetUsers calls GET /nodes/{node}/qemu/{vmid}/agent/get-users. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-users
 func (c *Client) VMAgentGetUsers(ctx context.Context, p VMAgentGetUsersParams) (*VMAgentGetUsersResult, error) {
@@ -603,9 +586,8 @@ type VMAgentGetVCPUsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetVCPUs calls GET /nodes/{node}/qemu/{vmid}/agent/get-vcpus.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetVCPUs calls GET /nodes/{node}/qemu/{vmid}/agent/get-vcpus. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-vcpus
 func (c *Client) VMAgentGetVCPUs(ctx context.Context, p VMAgentGetVCPUsParams) (*VMAgentGetVCPUsResult, error) {
@@ -638,9 +620,8 @@ type VMAgentInfoParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentInfo calls GET /nodes/{node}/qemu/{vmid}/agent/info.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentInfo calls GET /nodes/{node}/qemu/{vmid}/agent/info. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/info
 func (c *Client) VMAgentInfo(ctx context.Context, p VMAgentInfoParams) (*VMAgentInfoResult, error) {
@@ -681,9 +662,8 @@ type VMAgentGetNetworkInterfacesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetNetworkInterfaces calls GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetNetworkInterfaces calls GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces. Needs
+// VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces
 func (c *Client) VMAgentGetNetworkInterfaces(ctx context.Context, p VMAgentGetNetworkInterfacesParams) (*VMAgentGetNetworkInterfacesResult, error) {
@@ -740,9 +720,8 @@ type VMAgentPingParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentPing calls POST /nodes/{node}/qemu/{vmid}/agent/ping.
-//
-// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentPing calls POST /nodes/{node}/qemu/{vmid}/agent/ping. Needs VM.GuestAgent.Audit or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/ping
 func (c *Client) VMAgentPing(ctx context.Context, p VMAgentPingParams) (*VMAgentEmptyResult, error) {
@@ -776,9 +755,8 @@ type VMAgentSetUserPasswordParams struct {
 	Crypted  *bool  `json:"crypted,omitempty"` // Default false.
 }
 
-// VMAgentSetUserPassword calls POST /nodes/{node}/qemu/{vmid}/agent/set-user-password.
-//
-// Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentSetUserPassword calls POST /nodes/{node}/qemu/{vmid}/agent/set-user-password. Needs
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/set-user-password
 func (c *Client) VMAgentSetUserPassword(ctx context.Context, p VMAgentSetUserPasswordParams) (*VMAgentEmptyResult, error) {
@@ -795,9 +773,8 @@ type VMAgentShutdownParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentShutdown calls POST /nodes/{node}/qemu/{vmid}/agent/shutdown.
-//
-// Needs VM.PowerMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentShutdown calls POST /nodes/{node}/qemu/{vmid}/agent/shutdown. Needs VM.PowerMgmt or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/shutdown
 func (c *Client) VMAgentShutdown(ctx context.Context, p VMAgentShutdownParams) (*VMAgentEmptyResult, error) {
@@ -814,9 +791,8 @@ type VMAgentSuspendDiskParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentSuspendDisk calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-disk.
-//
-// Needs VM.PowerMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentSuspendDisk calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-disk. Needs VM.PowerMgmt or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/suspend-disk
 func (c *Client) VMAgentSuspendDisk(ctx context.Context, p VMAgentSuspendDiskParams) (*VMAgentEmptyResult, error) {
@@ -833,9 +809,8 @@ type VMAgentSuspendHybridParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentSuspendHybrid calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-hybrid.
-//
-// Needs VM.PowerMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentSuspendHybrid calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-hybrid. Needs VM.PowerMgmt
+// or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/suspend-hybrid
 func (c *Client) VMAgentSuspendHybrid(ctx context.Context, p VMAgentSuspendHybridParams) (*VMAgentEmptyResult, error) {
@@ -852,9 +827,8 @@ type VMAgentSuspendRAMParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentSuspendRAM calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-ram.
-//
-// Needs VM.PowerMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentSuspendRAM calls POST /nodes/{node}/qemu/{vmid}/agent/suspend-ram. Needs VM.PowerMgmt or
+// VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/suspend-ram
 func (c *Client) VMAgentSuspendRAM(ctx context.Context, p VMAgentSuspendRAMParams) (*VMAgentEmptyResult, error) {

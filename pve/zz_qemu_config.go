@@ -145,11 +145,7 @@ type VMConfigMeta struct {
 }
 
 // ParseVMConfigMeta reads the text of a VMConfigMeta.
-func ParseVMConfigMeta(text string) (VMConfigMeta, error) {
-	var v VMConfigMeta
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseVMConfigMeta(text string) (VMConfigMeta, error) { return parse[VMConfigMeta](text) }
 
 // String returns the text that stands for v.
 func (v VMConfigMeta) String() string { return wire.FormatProps(v, v.raw) }

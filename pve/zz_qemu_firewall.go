@@ -15,9 +15,7 @@ type GetVMFirewallIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMFirewallIndex calls GET /nodes/{node}/qemu/{vmid}/firewall.
-//
-// Open to every authenticated user.
+// GetVMFirewallIndex calls GET /nodes/{node}/qemu/{vmid}/firewall. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall
 func (c *Client) GetVMFirewallIndex(ctx context.Context, p GetVMFirewallIndexParams) ([]VMFirewallIndex, error) {
@@ -39,9 +37,8 @@ type ListVMFirewallAliasesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMFirewallAliases calls GET /nodes/{node}/qemu/{vmid}/firewall/aliases.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMFirewallAliases calls GET /nodes/{node}/qemu/{vmid}/firewall/aliases. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/aliases
 func (c *Client) ListVMFirewallAliases(ctx context.Context, p ListVMFirewallAliasesParams) ([]FirewallAlias, error) {
@@ -59,9 +56,8 @@ type CreateVMFirewallAliasParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreateVMFirewallAlias calls POST /nodes/{node}/qemu/{vmid}/firewall/aliases.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateVMFirewallAlias calls POST /nodes/{node}/qemu/{vmid}/firewall/aliases. Needs VM.Config.Network
+// on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/firewall/aliases
 func (c *Client) CreateVMFirewallAlias(ctx context.Context, p CreateVMFirewallAliasParams) error {
@@ -75,9 +71,8 @@ type GetVMFirewallAliasParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// GetVMFirewallAlias calls GET /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMFirewallAlias calls GET /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}
 func (c *Client) GetVMFirewallAlias(ctx context.Context, p GetVMFirewallAliasParams) (*VMFirewallAlias, error) {
@@ -109,9 +104,8 @@ type UpdateVMFirewallAliasParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// UpdateVMFirewallAlias calls PUT /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateVMFirewallAlias calls PUT /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}
 func (c *Client) UpdateVMFirewallAlias(ctx context.Context, p UpdateVMFirewallAliasParams) error {
@@ -126,9 +120,8 @@ type DeleteVMFirewallAliasParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteVMFirewallAlias calls DELETE /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteVMFirewallAlias calls DELETE /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/firewall/aliases/{name}
 func (c *Client) DeleteVMFirewallAlias(ctx context.Context, p DeleteVMFirewallAliasParams) error {
@@ -141,9 +134,8 @@ type ListVMFirewallIPSetsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMFirewallIPSets calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMFirewallIPSets calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/ipset
 func (c *Client) ListVMFirewallIPSets(ctx context.Context, p ListVMFirewallIPSetsParams) ([]FirewallIPSet, error) {
@@ -162,9 +154,8 @@ type CreateVMFirewallIPSetParams struct {
 	Rename  *string `json:"rename,omitempty"` // 2 to 64 characters.
 }
 
-// CreateVMFirewallIPSet calls POST /nodes/{node}/qemu/{vmid}/firewall/ipset.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateVMFirewallIPSet calls POST /nodes/{node}/qemu/{vmid}/firewall/ipset. Needs VM.Config.Network
+// on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/firewall/ipset
 func (c *Client) CreateVMFirewallIPSet(ctx context.Context, p CreateVMFirewallIPSetParams) error {
@@ -178,9 +169,8 @@ type ListVMFirewallIPSetEntriesParams struct {
 	Name string `json:"name"` // 2 to 64 characters.
 }
 
-// ListVMFirewallIPSetEntries calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMFirewallIPSetEntries calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}. Needs VM.Audit
+// on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}
 func (c *Client) ListVMFirewallIPSetEntries(ctx context.Context, p ListVMFirewallIPSetEntriesParams) ([]FirewallIPSetEntry, error) {
@@ -199,9 +189,8 @@ type CreateVMFirewallIPSetEntryParams struct {
 	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
-// CreateVMFirewallIPSetEntry calls POST /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateVMFirewallIPSetEntry calls POST /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}
 func (c *Client) CreateVMFirewallIPSetEntry(ctx context.Context, p CreateVMFirewallIPSetEntryParams) error {
@@ -216,9 +205,8 @@ type DeleteVMFirewallIPSetParams struct {
 	Force *bool  `json:"force,omitempty"`
 }
 
-// DeleteVMFirewallIPSet calls DELETE /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteVMFirewallIPSet calls DELETE /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}
 func (c *Client) DeleteVMFirewallIPSet(ctx context.Context, p DeleteVMFirewallIPSetParams) error {
@@ -233,9 +221,8 @@ type GetVMFirewallIPSetEntryParams struct {
 	CIDR string `json:"cidr"`
 }
 
-// GetVMFirewallIPSetEntry calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMFirewallIPSetEntry calls GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}. Needs
+// VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}
 func (c *Client) GetVMFirewallIPSetEntry(ctx context.Context, p GetVMFirewallIPSetEntryParams) (*VMFirewallIPSetEntry, error) {
@@ -267,9 +254,8 @@ type UpdateVMFirewallIPSetEntryParams struct {
 	NoMatch *bool   `json:"nomatch,omitempty"`
 }
 
-// UpdateVMFirewallIPSetEntry calls PUT /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateVMFirewallIPSetEntry calls PUT /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}
 func (c *Client) UpdateVMFirewallIPSetEntry(ctx context.Context, p UpdateVMFirewallIPSetEntryParams) error {
@@ -286,7 +272,6 @@ type DeleteVMFirewallIPSetEntryParams struct {
 }
 
 // DeleteVMFirewallIPSetEntry calls DELETE /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}.
-//
 // Needs VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/firewall/ipset/{name}/{cidr}
@@ -304,9 +289,7 @@ type ListVMFirewallLogParams struct {
 	Until *int64 `json:"until,omitempty"` // At least 0.
 }
 
-// ListVMFirewallLog calls GET /nodes/{node}/qemu/{vmid}/firewall/log.
-//
-// Needs VM.Console on /vms/{vmid}.
+// ListVMFirewallLog calls GET /nodes/{node}/qemu/{vmid}/firewall/log. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/log
 func (c *Client) ListVMFirewallLog(ctx context.Context, p ListVMFirewallLogParams) ([]LogLine, error) {
@@ -321,9 +304,8 @@ type GetVMFirewallOptionsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMFirewallOptions calls GET /nodes/{node}/qemu/{vmid}/firewall/options.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMFirewallOptions calls GET /nodes/{node}/qemu/{vmid}/firewall/options. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/options
 func (c *Client) GetVMFirewallOptions(ctx context.Context, p GetVMFirewallOptionsParams) (*GuestFirewallOptions, error) {
@@ -352,9 +334,8 @@ type UpdateVMFirewallOptionsParams struct {
 	Radv        *bool    `json:"radv,omitempty"`
 }
 
-// UpdateVMFirewallOptions calls PUT /nodes/{node}/qemu/{vmid}/firewall/options.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateVMFirewallOptions calls PUT /nodes/{node}/qemu/{vmid}/firewall/options. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/firewall/options
 func (c *Client) UpdateVMFirewallOptions(ctx context.Context, p UpdateVMFirewallOptionsParams) error {
@@ -368,9 +349,7 @@ type ListVMFirewallRefsParams struct {
 	Type *string `json:"type,omitempty"` // One of alias, ipset.
 }
 
-// ListVMFirewallRefs calls GET /nodes/{node}/qemu/{vmid}/firewall/refs.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMFirewallRefs calls GET /nodes/{node}/qemu/{vmid}/firewall/refs. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/refs
 func (c *Client) ListVMFirewallRefs(ctx context.Context, p ListVMFirewallRefsParams) ([]FirewallRef, error) {
@@ -385,9 +364,8 @@ type ListVMFirewallRulesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMFirewallRules calls GET /nodes/{node}/qemu/{vmid}/firewall/rules.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMFirewallRules calls GET /nodes/{node}/qemu/{vmid}/firewall/rules. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/rules
 func (c *Client) ListVMFirewallRules(ctx context.Context, p ListVMFirewallRulesParams) ([]FirewallRule, error) {
@@ -417,9 +395,8 @@ type CreateVMFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateVMFirewallRule calls POST /nodes/{node}/qemu/{vmid}/firewall/rules.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// CreateVMFirewallRule calls POST /nodes/{node}/qemu/{vmid}/firewall/rules. Needs VM.Config.Network on
+// /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/firewall/rules
 func (c *Client) CreateVMFirewallRule(ctx context.Context, p CreateVMFirewallRuleParams) error {
@@ -433,9 +410,8 @@ type GetVMFirewallRuleParams struct {
 	Pos  int64  `json:"pos"`  // At least 0.
 }
 
-// GetVMFirewallRule calls GET /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// GetVMFirewallRule calls GET /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}. Needs VM.Audit on
+// /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}
 func (c *Client) GetVMFirewallRule(ctx context.Context, p GetVMFirewallRuleParams) (*FirewallRule, error) {
@@ -469,9 +445,8 @@ type UpdateVMFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateVMFirewallRule calls PUT /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// UpdateVMFirewallRule calls PUT /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}
 func (c *Client) UpdateVMFirewallRule(ctx context.Context, p UpdateVMFirewallRuleParams) error {
@@ -486,9 +461,8 @@ type DeleteVMFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteVMFirewallRule calls DELETE /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}.
-//
-// Needs VM.Config.Network on /vms/{vmid}.
+// DeleteVMFirewallRule calls DELETE /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}. Needs
+// VM.Config.Network on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/firewall/rules/{pos}
 func (c *Client) DeleteVMFirewallRule(ctx context.Context, p DeleteVMFirewallRuleParams) error {

@@ -15,9 +15,7 @@ type ListVMSnapshotsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMSnapshots calls GET /nodes/{node}/qemu/{vmid}/snapshot.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// ListVMSnapshots calls GET /nodes/{node}/qemu/{vmid}/snapshot. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/snapshot
 func (c *Client) ListVMSnapshots(ctx context.Context, p ListVMSnapshotsParams) ([]VMSnapshotListItem, error) {
@@ -68,9 +66,8 @@ type GetVMSnapshotIndexParams struct {
 	SnapName string `json:"snapname"` // At most 40 characters.
 }
 
-// GetVMSnapshotIndex calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}.
-//
-// Open to every authenticated user.
+// GetVMSnapshotIndex calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}. Open to every
+// authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}
 func (c *Client) GetVMSnapshotIndex(ctx context.Context, p GetVMSnapshotIndexParams) ([]VMSnapshotIndex, error) {
@@ -94,9 +91,8 @@ type DeleteVMSnapshotParams struct {
 	Force    *bool  `json:"force,omitempty"`
 }
 
-// DeleteVMSnapshot calls DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}.
-//
-// The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// DeleteVMSnapshot calls DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}. The result names the
+// task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}
 func (c *Client) DeleteVMSnapshot(ctx context.Context, p DeleteVMSnapshotParams) (UPID, error) {
@@ -112,9 +108,8 @@ type GetVMSnapshotConfigParams struct {
 	SnapName string `json:"snapname"` // At most 40 characters.
 }
 
-// GetVMSnapshotConfig calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config.
-//
-// Needs VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
+// GetVMSnapshotConfig calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Needs
+// VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config
 func (c *Client) GetVMSnapshotConfig(ctx context.Context, p GetVMSnapshotConfigParams) (*VMConfig, error) {
@@ -133,9 +128,8 @@ type UpdateVMSnapshotConfigParams struct {
 	Description *string `json:"description,omitempty"`
 }
 
-// UpdateVMSnapshotConfig calls PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config.
-//
-// Needs VM.Snapshot on /vms/{vmid}.
+// UpdateVMSnapshotConfig calls PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Needs
+// VM.Snapshot on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config
 func (c *Client) UpdateVMSnapshotConfig(ctx context.Context, p UpdateVMSnapshotConfigParams) error {

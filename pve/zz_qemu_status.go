@@ -15,9 +15,7 @@ type GetVMStatusIndexParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMStatusIndex calls GET /nodes/{node}/qemu/{vmid}/status.
-//
-// Open to every authenticated user.
+// GetVMStatusIndex calls GET /nodes/{node}/qemu/{vmid}/status. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/status
 func (c *Client) GetVMStatusIndex(ctx context.Context, p GetVMStatusIndexParams) ([]Subdirectory, error) {

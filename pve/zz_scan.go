@@ -14,9 +14,7 @@ type GetNodeScanIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeScanIndex calls GET /nodes/{node}/scan.
-//
-// Open to every authenticated user.
+// GetNodeScanIndex calls GET /nodes/{node}/scan. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/scan
 func (c *Client) GetNodeScanIndex(ctx context.Context, p GetNodeScanIndexParams) ([]NodeScanIndex, error) {
@@ -41,9 +39,7 @@ type ScanCIFSParams struct {
 	Username *string `json:"username,omitempty"`
 }
 
-// ScanCIFS calls GET /nodes/{node}/scan/cifs.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanCIFS calls GET /nodes/{node}/scan/cifs. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/cifs
 func (c *Client) ScanCIFS(ctx context.Context, p ScanCIFSParams) ([]ScanCIFSItem, error) {
@@ -66,9 +62,7 @@ type ScanISCSIParams struct {
 	Portal string `json:"portal"`
 }
 
-// ScanISCSI calls GET /nodes/{node}/scan/iscsi.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanISCSI calls GET /nodes/{node}/scan/iscsi. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/iscsi
 func (c *Client) ScanISCSI(ctx context.Context, p ScanISCSIParams) ([]ScanISCSIItem, error) {
@@ -90,9 +84,7 @@ type ScanLVMParams struct {
 	Node string `json:"node"`
 }
 
-// ScanLVM calls GET /nodes/{node}/scan/lvm.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanLVM calls GET /nodes/{node}/scan/lvm. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/lvm
 func (c *Client) ScanLVM(ctx context.Context, p ScanLVMParams) ([]ScanLVMItem, error) {
@@ -114,9 +106,7 @@ type ScanLVMThinParams struct {
 	VG   string `json:"vg"` // At most 100 characters.
 }
 
-// ScanLVMThin calls GET /nodes/{node}/scan/lvmthin.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanLVMThin calls GET /nodes/{node}/scan/lvmthin. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/lvmthin
 func (c *Client) ScanLVMThin(ctx context.Context, p ScanLVMThinParams) ([]ScanLVMThinItem, error) {
@@ -138,9 +128,7 @@ type ScanNFSParams struct {
 	Server string `json:"server"`
 }
 
-// ScanNFS calls GET /nodes/{node}/scan/nfs.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanNFS calls GET /nodes/{node}/scan/nfs. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/nfs
 func (c *Client) ScanNFS(ctx context.Context, p ScanNFSParams) ([]ScanNFSItem, error) {
@@ -167,9 +155,7 @@ type ScanPBSParams struct {
 	Port        *int64  `json:"port,omitempty"` // 1 to 65535. Default 8007.
 }
 
-// ScanPBS calls GET /nodes/{node}/scan/pbs.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanPBS calls GET /nodes/{node}/scan/pbs. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/pbs
 func (c *Client) ScanPBS(ctx context.Context, p ScanPBSParams) ([]ScanPBSItem, error) {
@@ -191,9 +177,7 @@ type ScanZFSParams struct {
 	Node string `json:"node"`
 }
 
-// ScanZFS calls GET /nodes/{node}/scan/zfs.
-//
-// Needs Datastore.Allocate on /storage.
+// ScanZFS calls GET /nodes/{node}/scan/zfs. Needs Datastore.Allocate on /storage.
 //
 //api:operation GET /nodes/{node}/scan/zfs
 func (c *Client) ScanZFS(ctx context.Context, p ScanZFSParams) ([]ScanZFSItem, error) {

@@ -14,9 +14,7 @@ type GetNodeSDNIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeSDNIndex calls GET /nodes/{node}/sdn.
-//
-// Open to every authenticated user.
+// GetNodeSDNIndex calls GET /nodes/{node}/sdn. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/sdn
 func (c *Client) GetNodeSDNIndex(ctx context.Context, p GetNodeSDNIndexParams) ([]NodeSDNIndex, error) {
@@ -38,9 +36,8 @@ type GetNodeSDNFabricIndexParams struct {
 	Fabric string `json:"fabric"` // 2 to 8 characters.
 }
 
-// GetNodeSDNFabricIndex calls GET /nodes/{node}/sdn/fabrics/{fabric}.
-//
-// Needs SDN.Audit on /sdn/fabrics/{fabric}. Since 9.1.
+// GetNodeSDNFabricIndex calls GET /nodes/{node}/sdn/fabrics/{fabric}. Needs SDN.Audit on
+// /sdn/fabrics/{fabric}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/fabrics/{fabric}
 func (c *Client) GetNodeSDNFabricIndex(ctx context.Context, p GetNodeSDNFabricIndexParams) ([]Subdirectory, error) {
@@ -55,9 +52,8 @@ type ListNodeSDNFabricInterfacesParams struct {
 	Fabric string `json:"fabric"` // 2 to 8 characters.
 }
 
-// ListNodeSDNFabricInterfaces calls GET /nodes/{node}/sdn/fabrics/{fabric}/interfaces.
-//
-// Needs SDN.Audit on /sdn/fabrics/{fabric}. Since 9.1.
+// ListNodeSDNFabricInterfaces calls GET /nodes/{node}/sdn/fabrics/{fabric}/interfaces. Needs SDN.Audit
+// on /sdn/fabrics/{fabric}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/fabrics/{fabric}/interfaces
 func (c *Client) ListNodeSDNFabricInterfaces(ctx context.Context, p ListNodeSDNFabricInterfacesParams) ([]NodeSDNFabricInterfaceListItem, error) {
@@ -81,9 +77,8 @@ type ListNodeSDNFabricNeighborsParams struct {
 	Fabric string `json:"fabric"` // 2 to 8 characters.
 }
 
-// ListNodeSDNFabricNeighbors calls GET /nodes/{node}/sdn/fabrics/{fabric}/neighbors.
-//
-// Needs SDN.Audit on /sdn/fabrics/{fabric}. Since 9.1.
+// ListNodeSDNFabricNeighbors calls GET /nodes/{node}/sdn/fabrics/{fabric}/neighbors. Needs SDN.Audit
+// on /sdn/fabrics/{fabric}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/fabrics/{fabric}/neighbors
 func (c *Client) ListNodeSDNFabricNeighbors(ctx context.Context, p ListNodeSDNFabricNeighborsParams) ([]NodeSDNFabricNeighborListItem, error) {
@@ -107,9 +102,8 @@ type ListNodeSDNFabricRoutesParams struct {
 	Fabric string `json:"fabric"` // 2 to 8 characters.
 }
 
-// ListNodeSDNFabricRoutes calls GET /nodes/{node}/sdn/fabrics/{fabric}/routes.
-//
-// Needs SDN.Audit on /sdn/fabrics/{fabric}. Since 9.1.
+// ListNodeSDNFabricRoutes calls GET /nodes/{node}/sdn/fabrics/{fabric}/routes. Needs SDN.Audit on
+// /sdn/fabrics/{fabric}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/fabrics/{fabric}/routes
 func (c *Client) ListNodeSDNFabricRoutes(ctx context.Context, p ListNodeSDNFabricRoutesParams) ([]NodeSDNFabricRouteListItem, error) {
@@ -132,9 +126,8 @@ type GetNodeSDNVNetIndexParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}. Open to every authenticated user,
+// within limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}
 func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]Subdirectory, error) {
@@ -149,9 +142,8 @@ type ListNodeSDNVNetMACVRFParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// ListNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf.
-//
-// Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// ListNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf. Open to every authenticated
+// user, within limits that the server checks itself. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf
 func (c *Client) ListNodeSDNVNetMACVRF(ctx context.Context, p ListNodeSDNVNetMACVRFParams) ([]NodeSDNVNetMACVRFListItem, error) {
@@ -174,9 +166,8 @@ type ListNodeSDNZonesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeSDNZones calls GET /nodes/{node}/sdn/zones.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListNodeSDNZones calls GET /nodes/{node}/sdn/zones. Open to every authenticated user, within limits
+// that the server checks itself.
 //
 //api:operation GET /nodes/{node}/sdn/zones
 func (c *Client) ListNodeSDNZones(ctx context.Context, p ListNodeSDNZonesParams) ([]NodeSDNZoneListItem, error) {
@@ -199,9 +190,7 @@ type GetNodeSDNZoneIndexParams struct {
 	Zone string `json:"zone"` // 2 to 8 characters.
 }
 
-// GetNodeSDNZoneIndex calls GET /nodes/{node}/sdn/zones/{zone}.
-//
-// Needs SDN.Audit on /sdn/zones/{zone}.
+// GetNodeSDNZoneIndex calls GET /nodes/{node}/sdn/zones/{zone}. Needs SDN.Audit on /sdn/zones/{zone}.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}
 func (c *Client) GetNodeSDNZoneIndex(ctx context.Context, p GetNodeSDNZoneIndexParams) ([]Subdirectory, error) {
@@ -216,9 +205,8 @@ type ListNodeSDNZoneBridgesParams struct {
 	Zone string `json:"zone"`
 }
 
-// ListNodeSDNZoneBridges calls GET /nodes/{node}/sdn/zones/{zone}/bridges.
-//
-// Needs SDN.Audit on /sdn/zones/{zone}. Since 9.1.
+// ListNodeSDNZoneBridges calls GET /nodes/{node}/sdn/zones/{zone}/bridges. Needs SDN.Audit on
+// /sdn/zones/{zone}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}/bridges
 func (c *Client) ListNodeSDNZoneBridges(ctx context.Context, p ListNodeSDNZoneBridgesParams) ([]NodeSDNZoneBridgeListItem, error) {
@@ -253,9 +241,8 @@ type ListNodeSDNZoneContentParams struct {
 	Zone string `json:"zone"` // 2 to 8 characters.
 }
 
-// ListNodeSDNZoneContent calls GET /nodes/{node}/sdn/zones/{zone}/content.
-//
-// Needs SDN.Audit on /sdn/zones/{zone}.
+// ListNodeSDNZoneContent calls GET /nodes/{node}/sdn/zones/{zone}/content. Needs SDN.Audit on
+// /sdn/zones/{zone}.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}/content
 func (c *Client) ListNodeSDNZoneContent(ctx context.Context, p ListNodeSDNZoneContentParams) ([]NodeSDNZoneContentListItem, error) {
@@ -279,9 +266,8 @@ type ListNodeSDNZoneIPVRFParams struct {
 	Zone string `json:"zone"`
 }
 
-// ListNodeSDNZoneIPVRF calls GET /nodes/{node}/sdn/zones/{zone}/ip-vrf.
-//
-// Needs SDN.Audit on /sdn/zones/{zone}. Since 9.1.
+// ListNodeSDNZoneIPVRF calls GET /nodes/{node}/sdn/zones/{zone}/ip-vrf. Needs SDN.Audit on
+// /sdn/zones/{zone}. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/zones/{zone}/ip-vrf
 func (c *Client) ListNodeSDNZoneIPVRF(ctx context.Context, p ListNodeSDNZoneIPVRFParams) ([]NodeSDNZoneIPVRFListItem, error) {

@@ -14,9 +14,7 @@ type ListNodeServicesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeServices calls GET /nodes/{node}/services.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// ListNodeServices calls GET /nodes/{node}/services. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/services
 func (c *Client) ListNodeServices(ctx context.Context, p ListNodeServicesParams) ([]NodeServiceState, error) {
@@ -56,9 +54,7 @@ type GetNodeServiceIndexParams struct {
 	Service string `json:"service"`
 }
 
-// GetNodeServiceIndex calls GET /nodes/{node}/services/{service}.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeServiceIndex calls GET /nodes/{node}/services/{service}. Needs Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/services/{service}
 func (c *Client) GetNodeServiceIndex(ctx context.Context, p GetNodeServiceIndexParams) ([]Subdirectory, error) {
@@ -77,9 +73,8 @@ type ReloadNodeServiceParams struct {
 	Service string `json:"service"`
 }
 
-// ReloadNodeService calls POST /nodes/{node}/services/{service}/reload.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// ReloadNodeService calls POST /nodes/{node}/services/{service}/reload. The result names the task that
+// does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/services/{service}/reload
 func (c *Client) ReloadNodeService(ctx context.Context, p ReloadNodeServiceParams) (UPID, error) {
@@ -98,9 +93,8 @@ type RestartNodeServiceParams struct {
 	Service string `json:"service"`
 }
 
-// RestartNodeService calls POST /nodes/{node}/services/{service}/restart.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// RestartNodeService calls POST /nodes/{node}/services/{service}/restart. The result names the task
+// that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/services/{service}/restart
 func (c *Client) RestartNodeService(ctx context.Context, p RestartNodeServiceParams) (UPID, error) {
@@ -119,9 +113,8 @@ type StartNodeServiceParams struct {
 	Service string `json:"service"`
 }
 
-// StartNodeService calls POST /nodes/{node}/services/{service}/start.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// StartNodeService calls POST /nodes/{node}/services/{service}/start. The result names the task that
+// does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/services/{service}/start
 func (c *Client) StartNodeService(ctx context.Context, p StartNodeServiceParams) (UPID, error) {
@@ -140,9 +133,8 @@ type GetNodeServiceStateParams struct {
 	Service string `json:"service"`
 }
 
-// GetNodeServiceState calls GET /nodes/{node}/services/{service}/state.
-//
-// Needs Sys.Audit on /nodes/{node}.
+// GetNodeServiceState calls GET /nodes/{node}/services/{service}/state. Needs Sys.Audit on
+// /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/services/{service}/state
 func (c *Client) GetNodeServiceState(ctx context.Context, p GetNodeServiceStateParams) (*NodeServiceState, error) {
@@ -163,9 +155,8 @@ type StopNodeServiceParams struct {
 	Service string `json:"service"`
 }
 
-// StopNodeService calls POST /nodes/{node}/services/{service}/stop.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// StopNodeService calls POST /nodes/{node}/services/{service}/stop. The result names the task that
+// does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/services/{service}/stop
 func (c *Client) StopNodeService(ctx context.Context, p StopNodeServiceParams) (UPID, error) {

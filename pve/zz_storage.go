@@ -64,9 +64,8 @@ type GetNodeStorageIndexParams struct {
 	Storage string `json:"storage"`
 }
 
-// GetNodeStorageIndex calls GET /nodes/{node}/storage/{storage}.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// GetNodeStorageIndex calls GET /nodes/{node}/storage/{storage}. Needs Datastore.Audit or
+// Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}
 func (c *Client) GetNodeStorageIndex(ctx context.Context, p GetNodeStorageIndexParams) ([]Subdirectory, error) {
@@ -153,9 +152,8 @@ type GetVolumeParams struct {
 	Volume  string `json:"volume"`
 }
 
-// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) GetVolume(ctx context.Context, p GetVolumeParams) (*Volume, error) {
@@ -209,9 +207,8 @@ type UpdateVolumeParams struct {
 	Protected *bool   `json:"protected,omitempty"`
 }
 
-// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}. Open to every authenticated
+// user, within limits that the server checks itself.
 //
 //api:operation PUT /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) UpdateVolume(ctx context.Context, p UpdateVolumeParams) error {
@@ -226,10 +223,9 @@ type DeleteVolumeParams struct {
 	Delay   *int64 `json:"delay,omitempty"` // 1 to 30.
 }
 
-// DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}. The result names the
+// task that does the work. Open to every authenticated user, within limits that the server checks
+// itself.
 //
 //api:operation DELETE /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) DeleteVolume(ctx context.Context, p DeleteVolumeParams) (UPID, error) {
@@ -275,10 +271,8 @@ type DownloadFileRestoreEntryParams struct {
 	Tar      *bool  `json:"tar,omitempty"` // Default false.
 }
 
-// DownloadFileRestoreEntry calls GET /nodes/{node}/storage/{storage}/file-restore/download.
-//
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// DownloadFileRestoreEntry calls GET /nodes/{node}/storage/{storage}/file-restore/download. The caller
+// closes the result. Open to every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/download
 func (c *Client) DownloadFileRestoreEntry(ctx context.Context, p DownloadFileRestoreEntryParams) (*Download, error) {
@@ -293,9 +287,8 @@ type ListFileRestoreEntriesParams struct {
 	Volume   string `json:"volume"`
 }
 
-// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list. Open to every
+// authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/list
 func (c *Client) ListFileRestoreEntries(ctx context.Context, p ListFileRestoreEntriesParams) ([]FileRestoreEntryListItem, error) {
@@ -322,9 +315,8 @@ type GetNodeStorageIdentityParams struct {
 	Storage string `json:"storage"`
 }
 
-// GetNodeStorageIdentity calls GET /nodes/{node}/storage/{storage}/identity.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}. Since 9.2.
+// GetNodeStorageIdentity calls GET /nodes/{node}/storage/{storage}/identity. Needs Datastore.Audit or
+// Datastore.AllocateSpace on /storage/{storage}. Since 9.2.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/identity
 func (c *Client) GetNodeStorageIdentity(ctx context.Context, p GetNodeStorageIdentityParams) (*NodeStorageIdentity, error) {
@@ -350,9 +342,8 @@ type GetNodeStorageImportMetadataParams struct {
 	Volume  string `json:"volume"`
 }
 
-// GetNodeStorageImportMetadata calls GET /nodes/{node}/storage/{storage}/import-metadata.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// GetNodeStorageImportMetadata calls GET /nodes/{node}/storage/{storage}/import-metadata. Open to
+// every authenticated user, within limits that the server checks itself.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/import-metadata
 func (c *Client) GetNodeStorageImportMetadata(ctx context.Context, p GetNodeStorageImportMetadataParams) (*NodeStorageImportMetadata, error) {
@@ -392,10 +383,9 @@ type PullOCIImageToStorageParams struct {
 	Filename  *string `json:"filename,omitempty"` // At most 255 characters.
 }
 
-// PullOCIImageToStorage calls POST /nodes/{node}/storage/{storage}/oci-registry-pull.
-//
-// The result names the task that does the work. Needs Datastore.AllocateTemplate on /storage/{storage}
-// and Sys.AccessNetwork on /nodes/{node}. Since 9.1.
+// PullOCIImageToStorage calls POST /nodes/{node}/storage/{storage}/oci-registry-pull. The result names
+// the task that does the work. Needs Datastore.AllocateTemplate on /storage/{storage} and
+// Sys.AccessNetwork on /nodes/{node}. Since 9.1.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/oci-registry-pull
 func (c *Client) PullOCIImageToStorage(ctx context.Context, p PullOCIImageToStorageParams) (UPID, error) {
@@ -469,9 +459,8 @@ type GetNodeStorageRRDParams struct {
 	Cf        *string  `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// GetNodeStorageRRD calls GET /nodes/{node}/storage/{storage}/rrd.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// GetNodeStorageRRD calls GET /nodes/{node}/storage/{storage}/rrd. Needs Datastore.Audit or
+// Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/rrd
 func (c *Client) GetNodeStorageRRD(ctx context.Context, p GetNodeStorageRRDParams) (*RRDGraph, error) {
@@ -490,9 +479,8 @@ type ListNodeStorageRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListNodeStorageRRDData calls GET /nodes/{node}/storage/{storage}/rrddata.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// ListNodeStorageRRDData calls GET /nodes/{node}/storage/{storage}/rrddata. Needs Datastore.Audit or
+// Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/rrddata
 func (c *Client) ListNodeStorageRRDData(ctx context.Context, p ListNodeStorageRRDDataParams) ([]NodeStorageRRDDataListItem, error) {
@@ -516,9 +504,8 @@ type GetNodeStorageStatusParams struct {
 	Storage string `json:"storage"`
 }
 
-// GetNodeStorageStatus calls GET /nodes/{node}/storage/{storage}/status.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// GetNodeStorageStatus calls GET /nodes/{node}/storage/{storage}/status. Needs Datastore.Audit or
+// Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/status
 func (c *Client) GetNodeStorageStatus(ctx context.Context, p GetNodeStorageStatusParams) (*NodeStorageStatus, error) {
@@ -572,9 +559,8 @@ type ListStoragesParams struct {
 	Type *string `json:"type,omitempty"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
 }
 
-// ListStorages calls GET /storage.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListStorages calls GET /storage. Open to every authenticated user, within limits that the server
+// checks itself.
 //
 //api:operation GET /storage
 func (c *Client) ListStorages(ctx context.Context, p ListStoragesParams) ([]Storage, error) {
@@ -717,9 +703,7 @@ type CreateStorageParams struct {
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
 
-// CreateStorage calls POST /storage.
-//
-// Needs Datastore.Allocate on /storage.
+// CreateStorage calls POST /storage. Needs Datastore.Allocate on /storage.
 //
 //api:operation POST /storage
 func (c *Client) CreateStorage(ctx context.Context, p CreateStorageParams) (*StorageResult, error) {
@@ -751,9 +735,7 @@ type GetStorageParams struct {
 	Storage string `json:"storage"`
 }
 
-// GetStorage calls GET /storage/{storage}.
-//
-// Needs Datastore.Allocate on /storage/{storage}.
+// GetStorage calls GET /storage/{storage}. Needs Datastore.Allocate on /storage/{storage}.
 //
 //api:operation GET /storage/{storage}
 func (c *Client) GetStorage(ctx context.Context, p GetStorageParams) (*Storage, error) {
@@ -819,9 +801,7 @@ type UpdateStorageParams struct {
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
 
-// UpdateStorage calls PUT /storage/{storage}.
-//
-// Needs Datastore.Allocate on /storage.
+// UpdateStorage calls PUT /storage/{storage}. Needs Datastore.Allocate on /storage.
 //
 //api:operation PUT /storage/{storage}
 func (c *Client) UpdateStorage(ctx context.Context, p UpdateStorageParams) (*StorageResult, error) {
@@ -837,9 +817,7 @@ type DeleteStorageParams struct {
 	Storage string `json:"storage"`
 }
 
-// DeleteStorage calls DELETE /storage/{storage}.
-//
-// Needs Datastore.Allocate on /storage.
+// DeleteStorage calls DELETE /storage/{storage}. Needs Datastore.Allocate on /storage.
 //
 //api:operation DELETE /storage/{storage}
 func (c *Client) DeleteStorage(ctx context.Context, p DeleteStorageParams) error {

@@ -61,9 +61,7 @@ type GetTaskIndexParams struct {
 	UPID UPID   `json:"upid"`
 }
 
-// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}.
-//
-// Open to every authenticated user.
+// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}
 func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]TaskIndex, error) {

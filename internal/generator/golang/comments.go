@@ -61,8 +61,12 @@ func (g *generator) operationComment(op *openapi3.Operation, v operationView, ki
 	if since, _ := op.Extensions[openapi.XSince].(string); since != "" {
 		facts = append(facts, "Since "+since+".")
 	}
-	if len(facts) > 0 {
-		paragraphs = append(paragraphs, strings.Join(facts, " "))
+	switch text := strings.Join(facts, " "); {
+	case text == "":
+	case len(paragraphs) == 1:
+		paragraphs[0] += " " + text // without prose between them, one paragraph reads better
+	default:
+		paragraphs = append(paragraphs, text)
 	}
 	var b strings.Builder
 	for i, p := range paragraphs {

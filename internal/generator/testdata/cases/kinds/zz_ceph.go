@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetCeph calls GET /ceph.
-//
-// The API description does not tell what the result holds. Needs root@pam.
+// GetCeph calls GET /ceph. The API description does not tell what the result holds. Needs root@pam.
 //
 //api:operation GET /ceph
 func (c *Client) GetCeph(ctx context.Context) (json.RawMessage, error) {

@@ -207,3 +207,13 @@ func WithEndpoints(endpoints ...string) Option { return rest.WithEndpoints(endpo
 
 // WithRetry changes how failed calls are repeated.
 func WithRetry(policy RetryPolicy) Option { return rest.WithRetry(policy) }
+
+// parse reads the text of a property string.
+func parse[T any, P interface {
+	*T
+	UnmarshalText(text []byte) error
+}](text string) (T, error) {
+	var v T
+	err := P(&v).UnmarshalText([]byte(text))
+	return v, err
+}

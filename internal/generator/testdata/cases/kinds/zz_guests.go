@@ -20,9 +20,8 @@ type ListNodeGuestsParams struct {
 	Type     []string `json:"type,omitempty"` // Any of qemu, lxc.
 }
 
-// ListNodeGuests calls GET /nodes/{node}/guests.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListNodeGuests calls GET /nodes/{node}/guests. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /nodes/{node}/guests
 func (c *Client) ListNodeGuests(ctx context.Context, p ListNodeGuestsParams) ([]NodeGuestListItem, error) {
@@ -59,11 +58,9 @@ type CreateNodeGuestParams struct {
 	Tags     []string                   `json:"tags,omitempty" px:"list"`
 }
 
-// CreateNodeGuest calls POST /nodes/{node}/guests.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, and (VM.Allocate on
-// /pool/{pool} where pool is given, or Datastore.AllocateSpace or Datastore.Audit on
-// /storage/{storage}).
+// CreateNodeGuest calls POST /nodes/{node}/guests. The result names the task that does the work. Needs
+// VM.Allocate on /vms/{vmid}, and (VM.Allocate on /pool/{pool} where pool is given, or
+// Datastore.AllocateSpace or Datastore.Audit on /storage/{storage}).
 //
 //api:operation POST /nodes/{node}/guests
 func (c *Client) CreateNodeGuest(ctx context.Context, p CreateNodeGuestParams) (UPID, error) {
@@ -89,9 +86,7 @@ type CreateNodeGuestNet struct {
 
 // ParseCreateNodeGuestNet reads the text of a CreateNodeGuestNet.
 func ParseCreateNodeGuestNet(text string) (CreateNodeGuestNet, error) {
-	var v CreateNodeGuestNet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[CreateNodeGuestNet](text)
 }
 
 // String returns the text that stands for v.
@@ -120,9 +115,7 @@ type CreateNodeGuestStartup struct {
 
 // ParseCreateNodeGuestStartup reads the text of a CreateNodeGuestStartup.
 func ParseCreateNodeGuestStartup(text string) (CreateNodeGuestStartup, error) {
-	var v CreateNodeGuestStartup
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[CreateNodeGuestStartup](text)
 }
 
 // String returns the text that stands for v.
@@ -144,9 +137,8 @@ type DeleteNodeGuestParams struct {
 	Purge *bool  `json:"purge,omitempty"`
 }
 
-// DeleteNodeGuest calls DELETE /nodes/{node}/guests/{vmid}.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
+// DeleteNodeGuest calls DELETE /nodes/{node}/guests/{vmid}. The result names the task that does the
+// work. Needs VM.Allocate on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/guests/{vmid}
 func (c *Client) DeleteNodeGuest(ctx context.Context, p DeleteNodeGuestParams) (UPID, error) {
@@ -161,9 +153,7 @@ type GetNodeGuestConfigParams struct {
 	VMID int64  `json:"vmid"`
 }
 
-// GetNodeGuestConfig calls GET /nodes/{node}/guests/{vmid}/config.
-//
-// Needs root@pam.
+// GetNodeGuestConfig calls GET /nodes/{node}/guests/{vmid}/config. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/guests/{vmid}/config
 func (c *Client) GetNodeGuestConfig(ctx context.Context, p GetNodeGuestConfigParams) (*NodeGuestConfig, error) {
@@ -197,9 +187,7 @@ type NodeGuestConfigNet struct {
 
 // ParseNodeGuestConfigNet reads the text of a NodeGuestConfigNet.
 func ParseNodeGuestConfigNet(text string) (NodeGuestConfigNet, error) {
-	var v NodeGuestConfigNet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[NodeGuestConfigNet](text)
 }
 
 // String returns the text that stands for v.
@@ -223,9 +211,7 @@ type UpdateNodeGuestConfigParams struct {
 	Protection *bool    `json:"protection,omitempty"`
 }
 
-// UpdateNodeGuestConfig calls PUT /nodes/{node}/guests/{vmid}/config.
-//
-// Needs root@pam.
+// UpdateNodeGuestConfig calls PUT /nodes/{node}/guests/{vmid}/config. Needs root@pam.
 //
 //api:operation PUT /nodes/{node}/guests/{vmid}/config
 func (c *Client) UpdateNodeGuestConfig(ctx context.Context, p UpdateNodeGuestConfigParams) error {
@@ -239,9 +225,8 @@ type MoveNodeGuestDiskParams struct {
 	Disk string `json:"disk"`
 }
 
-// MoveNodeGuestDisk calls POST /nodes/{node}/guests/{vmid}/move_disk.
-//
-// The result names the task that does the work. Needs root@pam.
+// MoveNodeGuestDisk calls POST /nodes/{node}/guests/{vmid}/move_disk. The result names the task that
+// does the work. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/guests/{vmid}/move_disk
 func (c *Client) MoveNodeGuestDisk(ctx context.Context, p MoveNodeGuestDiskParams) (UPID, error) {
@@ -256,9 +241,7 @@ type GetNodeGuestStatusIndexParams struct {
 	VMID int64  `json:"vmid"`
 }
 
-// GetNodeGuestStatusIndex calls GET /nodes/{node}/guests/{vmid}/status.
-//
-// Needs root@pam.
+// GetNodeGuestStatusIndex calls GET /nodes/{node}/guests/{vmid}/status. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/guests/{vmid}/status
 func (c *Client) GetNodeGuestStatusIndex(ctx context.Context, p GetNodeGuestStatusIndexParams) ([]Subdirectory, error) {
@@ -281,9 +264,8 @@ type StartNodeGuestParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// StartNodeGuest calls POST /nodes/{node}/guests/{vmid}/status/start.
-//
-// The result names the task that does the work. Needs root@pam.
+// StartNodeGuest calls POST /nodes/{node}/guests/{vmid}/status/start. The result names the task that
+// does the work. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/guests/{vmid}/status/start
 func (c *Client) StartNodeGuest(ctx context.Context, p StartNodeGuestParams) (UPID, error) {
@@ -300,9 +282,8 @@ type GetNodeGuestVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"`
 }
 
-// GetNodeGuestVNCWebSocket calls GET /nodes/{node}/guests/{vmid}/vncwebsocket.
-//
-// The caller closes the connection. Needs root@pam.
+// GetNodeGuestVNCWebSocket calls GET /nodes/{node}/guests/{vmid}/vncwebsocket. The caller closes the
+// connection. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/guests/{vmid}/vncwebsocket
 func (c *Client) GetNodeGuestVNCWebSocket(ctx context.Context, p GetNodeGuestVNCWebSocketParams) (net.Conn, error) {

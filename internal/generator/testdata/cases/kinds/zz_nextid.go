@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetNextID calls GET /nextid.
-//
-// Open to everyone, without a login. Refuses API tokens.
+// GetNextID calls GET /nextid. Open to everyone, without a login. Refuses API tokens.
 //
 //api:operation GET /nextid
 func (c *Client) GetNextID(ctx context.Context) (int64, error) {

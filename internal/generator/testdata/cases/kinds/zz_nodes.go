@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// ListNodes calls GET /nodes.
-//
-// Open to every authenticated user.
+// ListNodes calls GET /nodes. Open to every authenticated user.
 //
 //api:operation GET /nodes
 func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
@@ -36,9 +34,7 @@ type GetNodeIndexParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeIndex calls GET /nodes/{node}.
-//
-// Needs root@pam.
+// GetNodeIndex calls GET /nodes/{node}. Needs root@pam.
 //
 //api:operation GET /nodes/{node}
 func (c *Client) GetNodeIndex(ctx context.Context, p GetNodeIndexParams) ([]NodeIndex, error) {
@@ -60,9 +56,8 @@ type GetNodeFileRestoreDownloadParams struct {
 	Filepath string `json:"filepath"`
 }
 
-// GetNodeFileRestoreDownload calls GET /nodes/{node}/file-restore/download.
-//
-// The caller closes the result. Needs root@pam.
+// GetNodeFileRestoreDownload calls GET /nodes/{node}/file-restore/download. The caller closes the
+// result. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/file-restore/download
 func (c *Client) GetNodeFileRestoreDownload(ctx context.Context, p GetNodeFileRestoreDownloadParams) (*Download, error) {
@@ -74,9 +69,7 @@ type GetNodeStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeStatus calls GET /nodes/{node}/status.
-//
-// Needs root@pam.
+// GetNodeStatus calls GET /nodes/{node}/status. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/status
 func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*NodeStatus, error) {
@@ -108,9 +101,8 @@ type UploadNodeParams struct {
 	TmpFilename *string `json:"tmpfilename,omitempty"`
 }
 
-// UploadNode calls POST /nodes/{node}/upload.
-//
-// It sends body as a file; the result names the task that takes it over. Needs root@pam.
+// UploadNode calls POST /nodes/{node}/upload. It sends body as a file; the result names the task that
+// takes it over. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/upload
 func (c *Client) UploadNode(ctx context.Context, p UploadNodeParams, body Upload) (UPID, error) {

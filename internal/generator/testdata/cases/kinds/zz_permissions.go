@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetPermissions calls GET /permissions.
-//
-// Needs root@pam.
+// GetPermissions calls GET /permissions. Needs root@pam.
 //
 //api:operation GET /permissions
 func (c *Client) GetPermissions(ctx context.Context) (map[string]map[string]bool, error) {

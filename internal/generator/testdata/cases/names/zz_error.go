@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetError calls GET /error.
-//
-// Needs root@pam.
+// GetError calls GET /error. Needs root@pam.
 //
 //api:operation GET /error
 func (c *Client) GetError(ctx context.Context) (*ErrorInfo, error) {

@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// ListNodes calls GET /nodes.
-//
-// Needs root@pam.
+// ListNodes calls GET /nodes. Needs root@pam.
 //
 //api:operation GET /nodes
 func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
@@ -32,9 +30,7 @@ type DeleteNodeNetworkParams struct {
 	Node string `json:"node"`
 }
 
-// DeleteNodeNetwork calls DELETE /nodes/{node}/network.
-//
-// Needs root@pam.
+// DeleteNodeNetwork calls DELETE /nodes/{node}/network. Needs root@pam.
 //
 //api:operation DELETE /nodes/{node}/network
 func (c *Client) DeleteNodeNetwork(ctx context.Context, p DeleteNodeNetworkParams) error {
@@ -47,9 +43,7 @@ type DeleteNodesByNodeNetworkByIfaceParams struct {
 	Iface string `json:"iface"`
 }
 
-// DeleteNodesByNodeNetworkByIface calls DELETE /nodes/{node}/network/{iface}.
-//
-// Needs root@pam.
+// DeleteNodesByNodeNetworkByIface calls DELETE /nodes/{node}/network/{iface}. Needs root@pam.
 //
 //api:operation DELETE /nodes/{node}/network/{iface}
 func (c *Client) DeleteNodesByNodeNetworkByIface(ctx context.Context, p DeleteNodesByNodeNetworkByIfaceParams) error {
@@ -62,9 +56,7 @@ type UpdateNodeWindowsParams struct {
 	On   bool   `json:"on"`
 }
 
-// UpdateNodeWindows calls PUT /nodes/{node}/windows.
-//
-// Needs root@pam.
+// UpdateNodeWindows calls PUT /nodes/{node}/windows. Needs root@pam.
 //
 //api:operation PUT /nodes/{node}/windows
 func (c *Client) UpdateNodeWindows(ctx context.Context, p UpdateNodeWindowsParams) error {

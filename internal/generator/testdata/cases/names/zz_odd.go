@@ -14,9 +14,7 @@ type UpdateOddParams struct {
 	Pos    *int64 `json:"pos,omitempty"`
 }
 
-// UpdateOdd calls PUT /odd/{url_seq}.
-//
-// Needs root@pam.
+// UpdateOdd calls PUT /odd/{url_seq}. Needs root@pam.
 //
 //api:operation PUT /odd/{url_seq}
 func (c *Client) UpdateOdd(ctx context.Context, p UpdateOddParams) error {

@@ -25,9 +25,7 @@ type GetTypeParams struct {
 	X2fa                *bool          `json:"2fa,omitempty"`
 }
 
-// GetType calls GET /type.
-//
-// Needs root@pam.
+// GetType calls GET /type. Needs root@pam.
 //
 //api:operation GET /type
 func (c *Client) GetType(ctx context.Context, p GetTypeParams) (*Type, error) {

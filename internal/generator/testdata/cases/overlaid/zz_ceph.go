@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetCeph calls GET /ceph.
-//
-// Needs root@pam.
+// GetCeph calls GET /ceph. Needs root@pam.
 //
 //api:operation GET /ceph
 func (c *Client) GetCeph(ctx context.Context) (*Ceph, error) {

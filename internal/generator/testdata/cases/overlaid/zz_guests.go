@@ -19,9 +19,8 @@ type ListMachinesParams struct {
 	Type     []string `json:"type,omitempty"` // Any of qemu, lxc.
 }
 
-// ListMachines calls GET /nodes/{node}/guests.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// ListMachines calls GET /nodes/{node}/guests. Open to every authenticated user, within limits that
+// the server checks itself.
 //
 //api:operation GET /nodes/{node}/guests
 func (c *Client) ListMachines(ctx context.Context, p ListMachinesParams) ([]MachineListItem, error) {
@@ -57,11 +56,9 @@ type CreateMachineParams struct {
 	Tags     []string    `json:"tags,omitempty" px:"list"`
 }
 
-// CreateMachine calls POST /nodes/{node}/guests.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, and (VM.Allocate on
-// /pool/{pool} where pool is given, or Datastore.AllocateSpace or Datastore.Audit on
-// /storage/{storage}).
+// CreateMachine calls POST /nodes/{node}/guests. The result names the task that does the work. Needs
+// VM.Allocate on /vms/{vmid}, and (VM.Allocate on /pool/{pool} where pool is given, or
+// Datastore.AllocateSpace or Datastore.Audit on /storage/{storage}).
 //
 //api:operation POST /nodes/{node}/guests
 func (c *Client) CreateMachine(ctx context.Context, p CreateMachineParams) (UPID, error) {
@@ -85,11 +82,7 @@ type Nic struct {
 }
 
 // ParseNic reads the text of a Nic.
-func ParseNic(text string) (Nic, error) {
-	var v Nic
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseNic(text string) (Nic, error) { return parse[Nic](text) }
 
 // String returns the text that stands for v.
 func (v Nic) String() string { return wire.FormatProps(v, v.raw) }
@@ -110,9 +103,8 @@ type DeleteMachineParams struct {
 	Purge *bool  `json:"purge,omitempty"`
 }
 
-// DeleteMachine calls DELETE /nodes/{node}/guests/{vmid}.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
+// DeleteMachine calls DELETE /nodes/{node}/guests/{vmid}. The result names the task that does the
+// work. Needs VM.Allocate on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/guests/{vmid}
 func (c *Client) DeleteMachine(ctx context.Context, p DeleteMachineParams) (UPID, error) {
@@ -127,9 +119,7 @@ type GetMachineConfigParams struct {
 	VMID int64  `json:"vmid"`
 }
 
-// GetMachineConfig calls GET /nodes/{node}/guests/{vmid}/config.
-//
-// Needs root@pam.
+// GetMachineConfig calls GET /nodes/{node}/guests/{vmid}/config. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/guests/{vmid}/config
 func (c *Client) GetMachineConfig(ctx context.Context, p GetMachineConfigParams) (*MachineConfig, error) {
@@ -158,9 +148,7 @@ type UpdateMachineConfigParams struct {
 	Protection *bool    `json:"protection,omitempty"`
 }
 
-// UpdateMachineConfig calls PUT /nodes/{node}/guests/{vmid}/config.
-//
-// Needs root@pam.
+// UpdateMachineConfig calls PUT /nodes/{node}/guests/{vmid}/config. Needs root@pam.
 //
 //api:operation PUT /nodes/{node}/guests/{vmid}/config
 func (c *Client) UpdateMachineConfig(ctx context.Context, p UpdateMachineConfigParams) error {
@@ -174,9 +162,8 @@ type MoveMachineDiskParams struct {
 	Disk string `json:"disk"`
 }
 
-// MoveMachineDisk calls POST /nodes/{node}/guests/{vmid}/move_disk.
-//
-// The result names the task that does the work. Needs root@pam.
+// MoveMachineDisk calls POST /nodes/{node}/guests/{vmid}/move_disk. The result names the task that
+// does the work. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/guests/{vmid}/move_disk
 func (c *Client) MoveMachineDisk(ctx context.Context, p MoveMachineDiskParams) (UPID, error) {
@@ -191,9 +178,7 @@ type GetMachineStatusIndexParams struct {
 	VMID int64  `json:"vmid"`
 }
 
-// GetMachineStatusIndex calls GET /nodes/{node}/guests/{vmid}/status.
-//
-// Needs root@pam.
+// GetMachineStatusIndex calls GET /nodes/{node}/guests/{vmid}/status. Needs root@pam.
 //
 //api:operation GET /nodes/{node}/guests/{vmid}/status
 func (c *Client) GetMachineStatusIndex(ctx context.Context, p GetMachineStatusIndexParams) ([]Subdirectory, error) {
@@ -216,9 +201,8 @@ type StartMachineParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// StartMachine calls POST /nodes/{node}/guests/{vmid}/status/start.
-//
-// The result names the task that does the work. Needs root@pam.
+// StartMachine calls POST /nodes/{node}/guests/{vmid}/status/start. The result names the task that
+// does the work. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/guests/{vmid}/status/start
 func (c *Client) StartMachine(ctx context.Context, p StartMachineParams) (UPID, error) {

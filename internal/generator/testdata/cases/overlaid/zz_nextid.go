@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// NextID calls GET /nextid.
-//
-// Open to everyone, without a login. Refuses API tokens.
+// NextID calls GET /nextid. Open to everyone, without a login. Refuses API tokens.
 //
 //api:operation GET /nextid
 func (c *Client) NextID(ctx context.Context) (int64, error) {

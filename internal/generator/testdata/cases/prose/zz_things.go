@@ -60,11 +60,7 @@ type ThingNet struct {
 }
 
 // ParseThingNet reads the text of a ThingNet.
-func ParseThingNet(text string) (ThingNet, error) {
-	var v ThingNet
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseThingNet(text string) (ThingNet, error) { return parse[ThingNet](text) }
 
 // String returns the text that stands for v.
 func (v ThingNet) String() string { return wire.FormatProps(v, v.raw) }

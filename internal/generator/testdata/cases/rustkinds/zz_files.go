@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// GetFileIndex calls GET /files.
-//
-// Open to every authenticated user.
+// GetFileIndex calls GET /files. Open to every authenticated user.
 //
 //api:operation GET /files
 func (c *Client) GetFileIndex(ctx context.Context) ([]Subdirectory, error) {
@@ -29,9 +27,7 @@ type GetFilesDownloadParams struct {
 	FileName string `json:"file-name"`
 }
 
-// GetFilesDownload calls GET /files/download.
-//
-// The caller closes the result. Needs root@pam.
+// GetFilesDownload calls GET /files/download. The caller closes the result. Needs root@pam.
 //
 //api:operation GET /files/download
 func (c *Client) GetFilesDownload(ctx context.Context, p GetFilesDownloadParams) (*Download, error) {
@@ -43,9 +39,7 @@ type UploadFileLogParams struct {
 	Store string `json:"store"`
 }
 
-// UploadFileLog calls POST /files/upload-log.
-//
-// It sends body as a stream. Needs root@pam.
+// UploadFileLog calls POST /files/upload-log. It sends body as a stream. Needs root@pam.
 //
 //api:operation POST /files/upload-log
 func (c *Client) UploadFileLog(ctx context.Context, p UploadFileLogParams, body Upload) error {

@@ -15,9 +15,7 @@ type ListJobsParams struct {
 	States []string `json:"states,omitempty"`
 }
 
-// ListJobs calls GET /jobs.
-//
-// Needs Sys.Audit on /system.
+// ListJobs calls GET /jobs. Needs Sys.Audit on /system.
 //
 //api:operation GET /jobs
 func (c *Client) ListJobs(ctx context.Context, p ListJobsParams) ([]JobListItem, error) {
@@ -43,9 +41,7 @@ type CreateJobParams struct {
 	Targets []string         `json:"targets,omitempty"`
 }
 
-// CreateJob calls POST /jobs.
-//
-// Needs root@pam.
+// CreateJob calls POST /jobs. Needs root@pam.
 //
 //api:operation POST /jobs
 func (c *Client) CreateJob(ctx context.Context, p CreateJobParams) error {
@@ -70,11 +66,7 @@ type CreateJobNotify struct {
 }
 
 // ParseCreateJobNotify reads the text of a CreateJobNotify.
-func ParseCreateJobNotify(text string) (CreateJobNotify, error) {
-	var v CreateJobNotify
-	err := v.UnmarshalText([]byte(text))
-	return v, err
-}
+func ParseCreateJobNotify(text string) (CreateJobNotify, error) { return parse[CreateJobNotify](text) }
 
 // String returns the text that stands for v.
 func (v CreateJobNotify) String() string { return wire.FormatProps(v, v.raw) }
@@ -95,9 +87,7 @@ type UpdateJobParams struct {
 	Keep   *int64   `json:"keep,omitempty"`
 }
 
-// UpdateJob calls PUT /jobs/{id}.
-//
-// Needs root@pam.
+// UpdateJob calls PUT /jobs/{id}. Needs root@pam.
 //
 //api:operation PUT /jobs/{id}
 func (c *Client) UpdateJob(ctx context.Context, p UpdateJobParams) error {
@@ -109,9 +99,7 @@ type RunJobParams struct {
 	ID string `json:"id"`
 }
 
-// RunJob calls POST /jobs/{id}/run.
-//
-// The result names the task that does the work. Needs root@pam.
+// RunJob calls POST /jobs/{id}/run. The result names the task that does the work. Needs root@pam.
 //
 //api:operation POST /jobs/{id}/run
 func (c *Client) RunJob(ctx context.Context, p RunJobParams) (UPID, error) {

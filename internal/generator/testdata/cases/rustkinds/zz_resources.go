@@ -8,9 +8,7 @@ import (
 	"net/http"
 )
 
-// ListResources calls GET /resources.
-//
-// Needs root@pam.
+// ListResources calls GET /resources. Needs root@pam.
 //
 //api:operation GET /resources
 func (c *Client) ListResources(ctx context.Context) ([]ResourceListItem, error) {

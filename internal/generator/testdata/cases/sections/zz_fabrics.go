@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListFabrics calls GET /fabrics.
-//
-// Needs root@pam.
+// ListFabrics calls GET /fabrics. Needs root@pam.
 //
 //api:operation GET /fabrics
 func (c *Client) ListFabrics(ctx context.Context) ([]FabricListItem, error) {
@@ -38,9 +36,7 @@ type CreateFabricParams struct {
 	Interfaces []CreateFabricInterface `json:"interfaces,omitempty"`
 }
 
-// CreateFabric calls POST /fabrics.
-//
-// Needs root@pam.
+// CreateFabric calls POST /fabrics. Needs root@pam.
 //
 //api:operation POST /fabrics
 func (c *Client) CreateFabric(ctx context.Context, p CreateFabricParams) error {
@@ -61,9 +57,7 @@ type CreateFabricInterface struct {
 
 // ParseCreateFabricInterface reads the text of a CreateFabricInterface.
 func ParseCreateFabricInterface(text string) (CreateFabricInterface, error) {
-	var v CreateFabricInterface
-	err := v.UnmarshalText([]byte(text))
-	return v, err
+	return parse[CreateFabricInterface](text)
 }
 
 // String returns the text that stands for v.
