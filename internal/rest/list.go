@@ -80,12 +80,20 @@ func pageFields(p any) (start, limit **int64, err error) {
 
 type metaKey struct{}
 
+// metaNote is where calls note what stands beside the data of their answers, there and
+// in the notes of the contexts around.
+type metaNote struct {
+	last  atomic.Pointer[Meta]
+	outer *metaNote
+}
+
 // WithMeta returns a context whose calls also note what stands beside the data of their
 // answers, and a function that tells what the last of them noted.
 func WithMeta(ctx context.Context) (context.Context, func() Meta) {
-	last := new(atomic.Pointer[Meta])
-	return context.WithValue(ctx, metaKey{}, last), func() Meta {
-		if m := last.Load(); m != nil {
+	outer, _ := ctx.Value(metaKey{}).(*metaNote)
+	note := &metaNote{outer: outer}
+	return context.WithValue(ctx, metaKey{}, note), func() Meta {
+		if m := note.last.Load(); m != nil {
 			return *m
 		}
 		return Meta{}
@@ -93,7 +101,8 @@ func WithMeta(ctx context.Context) (context.Context, func() Meta) {
 }
 
 func noteMeta(ctx context.Context, m Meta) {
-	if last, ok := ctx.Value(metaKey{}).(*atomic.Pointer[Meta]); ok {
-		last.Store(&m)
+	note, _ := ctx.Value(metaKey{}).(*metaNote)
+	for ; note != nil; note = note.outer {
+		note.last.Store(&m)
 	}
 }
