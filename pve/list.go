@@ -2,29 +2,21 @@ package pve
 
 import (
 	"context"
-	"iter"
 
 	"github.com/proxkit/proxkit/internal/rest"
 )
 
-// All walks through a list that the server gives in pages, by the method for one page:
-//
-//	for task, err := range pve.All(ctx, client.ListTasks, pve.ListTasksParams{Node: "pve1"}) {
-//
-// The parameters must have the fields Start and Limit: Start says where to begin, Limit
-// how much to ask for at a time. Pages are asked for when they are needed and never
-// ahead. After an error, which comes with the zero item, the walk is over.
-//
-// A list that grows at its front while it is walked through, such as that of tasks, may
-// show an item twice.
-func All[P, T any](ctx context.Context, list func(context.Context, P) ([]T, error), p P) iter.Seq2[T, error] {
-	return rest.All(ctx, list, p)
-}
-
 // Meta is what some answers say beside their data.
 type Meta = rest.Meta
 
-// WithMeta returns a context whose calls also note what stands beside the data of their
-// answers, such as the length of the whole list, and a function that tells what the last
-// of them noted.
-func WithMeta(ctx context.Context) (context.Context, func() Meta) { return rest.WithMeta(ctx) }
+// WithMeta makes a call and returns its result together with what stands beside the data
+// in the answer, such as the length of the list that the result is a part of:
+//
+//	tasks, meta, err := pve.WithMeta(ctx, client.ListTasks, pve.ListTasksParams{Node: "pve1"})
+//
+// Where the answer says nothing, the field of [Meta] is zero.
+func WithMeta[P, R any](ctx context.Context, method func(context.Context, P) (R, error), p P) (R, Meta, error) {
+	ctx, meta := rest.WithMeta(ctx)
+	result, err := method(ctx, p)
+	return result, meta(), err
+}

@@ -164,25 +164,3 @@ func TestNextID(t *testing.T) {
 		assert.Empty(t, lab.Requests())
 	})
 }
-
-// TestListsInPages walks through a task list page by page.
-func TestListsInPages(t *testing.T) {
-	t.Parallel()
-	lab, newClient := newLab(t)
-	client := newClient()
-	for range 7 {
-		_, err := client.CreateVMWithNextID(t.Context(), pve.CreateVMParams{Node: "pve1"})
-		require.NoError(t, err)
-	}
-	lab.ResetRequests()
-	var upids []pve.UPID
-	ctx, meta := pve.WithMeta(t.Context())
-	for task, err := range pve.All(ctx, client.ListTasks, pve.ListTasksParams{Node: "pve1", Limit: new(int64(3))}) {
-		require.NoError(t, err)
-		upids = append(upids, task.UPID)
-	}
-	assert.Len(t, upids, 7)
-	assert.Equal(t, int64(7), meta().Total)
-	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(upids))), 7)
-	assert.Equal(t, 3, lab.Count("GET /nodes/pve1/tasks"))
-}

@@ -210,3 +210,15 @@ func sameParam(name, given string) bool {
 	index, ok := strings.CutSuffix(rest, after)
 	return ok && (index == "[n]" || index != "" && strings.Trim(index, "0123456789") == "")
 }
+
+// User returns who the client is for the server, as "root@pam" or
+// "automation@pve!deploy", or nothing when it has no credentials.
+func (c *Client) User() string {
+	switch {
+	case c.config.token != nil:
+		return c.config.token.id
+	case c.config.login != nil:
+		return c.config.login.user
+	}
+	return ""
+}

@@ -7,6 +7,7 @@
 package operations
 
 import (
+	"context"
 	"iter"
 	"slices"
 
@@ -22,6 +23,15 @@ type (
 
 	// A Requirement is what a caller needs to be allowed an operation.
 	Requirement = operation.Requirement
+
+	// An Op is an operation that is to be called.
+	Op = operation.Op
+
+	// A Caller says who calls and what the server grants.
+	Caller = operation.Caller
+
+	// An Unsure is a condition of which it cannot be told whether the caller meets it.
+	Unsure = operation.Unsure
 
 	// A Kind tells what a [Requirement] asks for.
 	Kind = operation.Kind
@@ -44,6 +54,16 @@ const (
 // Find looks an operation up by the name of the client's method, or by method and path
 // as in "GET /version". In the path, values may stand in place of the names of parameters.
 func Find(op string) (Operation, error) { return operation.Table(table[:]).Find(op) }
+
+// Check tells what a caller lacks for operations, and what cannot be told. The clients
+// have a method CheckPrivileges for it.
+func Check(ctx context.Context, caller *Caller, ops ...Op) ([]Unsure, error) {
+	return operation.Table(table[:]).CheckAll(ctx, "prose", caller, ops)
+}
+
+// Plan finds an operation and tells what a caller needs for it, with its parameters
+// filled in.
+func Plan(op Op) (Operation, Requirement, error) { return operation.Table(table[:]).Plan(op) }
 
 // All yields the operations, sorted by name.
 func All() iter.Seq[Operation] { return slices.Values(table[:]) }
