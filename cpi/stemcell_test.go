@@ -252,7 +252,7 @@ func TestCreateStemcellSurvivesOrCleansUp(t *testing.T) {
 				path := b.image(5 * gib)
 				f.Match = pattern
 				b.srv.Fail(f)
-				cid, err := b.CreateStemcell(t.Context(), path, raw(`{}`), nil)
+				_, err := b.CreateStemcell(t.Context(), path, raw(`{}`), nil)
 				b.srv.ClearFaults()
 				guests, volumes := b.made()
 				if err != nil {
@@ -264,7 +264,7 @@ func TestCreateStemcellSurvivesOrCleansUp(t *testing.T) {
 					assert.Len(t, guests, 1)
 					assert.Len(t, volumes, 1)
 				}
-				cid, err = b.CreateStemcell(t.Context(), path, raw(`{}`), nil)
+				cid, err := b.CreateStemcell(t.Context(), path, raw(`{}`), nil)
 				require.NoError(t, err)
 				require.NoError(t, b.DeleteStemcell(t.Context(), cid))
 				assert.Empty(t, b.srv.VMIDs())

@@ -1,6 +1,7 @@
 package cpi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -240,6 +241,92 @@ func TestOtherMethodsRefuseBadInput(t *testing.T) {
 	g, v := b.made()
 	assert.Equal(t, guests, g)
 	assert.ElementsMatch(t, volumes, v)
+}
+
+func TestAccessThatIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := t.Context()
+	stemcell := b.stemcell()
+	open := func(change func(*cpi.Config)) *cpi.CPI {
+		t.Helper()
+		cfg := b.cfg
+		change(&cfg)
+		c, err := cpi.New(cfg, cpi.Options{})
+		require.NoError(t, err)
+		return c
+	}
+	second := func(_ any, err error) error { return err }
+	t.Run("a wrong secret", func(t *testing.T) {
+		c := open(func(c *cpi.Config) { c.TokenSecret = "00000000-0000-0000-0000-000000000000" })
+		err := second(c.HasVM(ctx, "vm-850-abcdefghijkl"))
+		class(t, err, rpc.ClassCloudError, "does not accept the API token "+tokenID)
+		assert.NotContains(t, err.Error(), "00000000-0000")
+	})
+	t.Run("a wrong certificate", func(t *testing.T) {
+		c := open(func(c *cpi.Config) { c.Fingerprint = strings.Repeat("00", 32) })
+		class(t, second(c.HasVM(ctx, "vm-850-abcdefghijkl")), rpc.ClassCloudError, "fingerprint")
+	})
+	t.Run("a token without rights", func(t *testing.T) {
+		secret := b.srv.AddToken("bosh@pve!bare", true)
+		c := open(func(c *cpi.Config) { c.TokenID, c.TokenSecret = "bosh@pve!bare", secret })
+		_, _, err := c.CreateVM(ctx, order(stemcell, "agent", `{}`))
+		class(t, err, rpc.ClassCloudError, "VM.Audit on /pool/bosh")
+		class(t, second(c.CreateStemcell(ctx, b.image(gib), raw(`{}`), nil)), rpc.ClassCloudError, "Datastore.Audit", "/storage/shared")
+		class(t, second(c.CreateDisk(ctx, 1024, raw(`{}`), "")), rpc.ClassCloudError, "Datastore.Audit", "/storage/shared")
+		class(t, second(c.HasDisk(ctx, "disk-aaaaaaaaaaaaaaa")), rpc.ClassCloudError, "VM.Audit on /pool/bosh")
+		class(t, c.DeleteStemcell(ctx, stemcell), rpc.ClassCloudError, "VM.Audit on /pool/bosh")
+	})
+	t.Run("nobody at home", func(t *testing.T) {
+		c := open(func(c *cpi.Config) { c.Endpoints = []string{"https://127.0.0.1:1"} })
+		e := class(t, second(c.HasVM(ctx, "vm-850-abcdefghijkl")), rpc.ClassCloudError, "127.0.0.1:1")
+		assert.True(t, e.Retryable())
+	})
+}
+
+// A request as the Director sends it, with all settings in its context.
+func TestServedRequest(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	call := func(method string, arguments ...any) (answer struct {
+		Result json.RawMessage
+		Error  *rpc.ResponseError
+		Log    string
+	}) {
+		t.Helper()
+		request, err := json.Marshal(map[string]any{
+			"method": method, "arguments": arguments, "api_version": 2,
+			"context": map[string]any{
+				"director_uuid": "dir-a", "request_id": "cpi-000001", "endpoint": b.srv.URL(), "fingerprint": b.srv.Fingerprint(),
+				"token": tokenID + "=" + b.secret, "storage": "shared", "iso_storage": "iso", "import_storage": "iso", "pool": poolName,
+				"lock_dir": b.cfg.LockDir, "agent": map[string]any{"mbus": "https://mbus:mbus-password@0.0.0.0:6868"},
+			},
+		})
+		require.NoError(t, err)
+		var out, logs bytes.Buffer
+		require.NoError(t, rpc.Serve(t.Context(), cpi.Factory(""), bytes.NewReader(request), &out, &logs))
+		require.NoError(t, json.Unmarshal(out.Bytes(), &answer))
+		assert.NotContains(t, out.String()+logs.String(), b.secret)
+		assert.NotContains(t, out.String()+logs.String(), "mbus-password")
+		return answer
+	}
+	made := call("create_stemcell", b.image(gib), map[string]any{"name": "s"})
+	require.Nil(t, made.Error)
+	var stemcell string
+	require.NoError(t, json.Unmarshal(made.Result, &stemcell))
+	made = call("create_vm", "agent-1", stemcell, map[string]any{"cpu": 1}, map[string]any{
+		"default": map[string]any{"type": "manual", "ip": "10.0.0.9", "netmask": "255.255.255.0", "gateway": "10.0.0.1", "dns": []string{}, "cloud_properties": map[string]any{}},
+	}, []string{}, map[string]any{})
+	require.Nil(t, made.Error)
+	var result []json.RawMessage
+	require.NoError(t, json.Unmarshal(made.Result, &result))
+	require.Len(t, result, 2)
+	var vm string
+	require.NoError(t, json.Unmarshal(result[0], &vm))
+	assert.JSONEq(t, "true", string(call("has_vm", vm).Result))
+	assert.JSONEq(t, "null", string(call("delete_vm", vm).Result))
+	assert.JSONEq(t, "false", string(call("has_vm", vm).Result))
+	assert.Equal(t, rpc.ClassNotImplemented, call("snapshot_disk", "disk-aaaaaaaaaaaaaaa", map[string]any{}).Error.Type)
 }
 
 func TestRebootVM(t *testing.T) {
