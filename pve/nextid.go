@@ -14,7 +14,9 @@ import (
 // The server's next VMID reserves nothing: of several callers who ask at the same time,
 // one gets it and the others learn that it is taken. They try again here, with the
 // next, until ctx ends; the datacenter's next-id range is honoured, and no VMID is
-// passed over. p.VMID must be 0.
+// passed over. That a VMID is taken may also come out only in the task, which is why
+// this waits for it. A server so busy that it cannot start the task is asked again a few
+// times. p.VMID must be 0.
 //
 // When the outcome is unknown because no answer came, or ctx ended during the task, the
 // VMID comes with the error, so that the caller can look.
@@ -68,7 +70,8 @@ func errVMIDGiven(vmid int64) error {
 }
 
 func (c *Client) withNextID(ctx context.Context, opts []WaitOption, start func(vmid int64) (UPID, error)) (int64, error) {
-	for lost := 0; ; lost++ {
+	const patience = 5 // with a server that starts no worker
+	for lost, unstarted := 0, 0; ; lost++ {
 		vmid, err := c.GetNextVMID(ctx, GetNextVMIDParams{})
 		if err != nil {
 			return 0, fmt.Errorf("next VMID: %w", err)
@@ -77,14 +80,18 @@ func (c *Client) withNextID(ctx context.Context, opts []WaitOption, start func(v
 		if err == nil {
 			_, err = c.WaitTask(ctx, upid, opts...)
 		}
+		idle := errors.Is(err, ErrWorkerStart)
+		if idle {
+			unstarted++
+		}
 		switch {
 		case err == nil:
 			return vmid, nil
-		case errors.Is(err, ErrGuestExists):
-			// Someone else won the race. Whoever has lost often waits longer, so that the
-			// callers spread out.
-			if err := nap(ctx, time.Duration(rand.Int64N(int64(min(lost+1, 20))*int64(20*time.Millisecond)))); err != nil {
-				return 0, fmt.Errorf("pve: VMID %d was taken by someone else, and there was no time for the next: %w", vmid, err)
+		case errors.Is(err, ErrGuestExists), idle && unstarted < patience:
+			// Someone else won the race, or nothing was done. Whoever has lost often waits
+			// longer, so that the callers spread out.
+			if cause := nap(ctx, time.Duration(rand.Int64N(int64(min(lost+1, 20))*int64(20*time.Millisecond)))); cause != nil {
+				return 0, fmt.Errorf("%w; no time was left for another try: %w", err, cause)
 			}
 		case outcomeUnknown(err):
 			return vmid, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -136,6 +138,30 @@ func TestNextID(t *testing.T) {
 		assert.Equal(t, int64(100), id, "the simulated conflict left nothing behind")
 		assert.Equal(t, 2, lab.Count("POST /nodes/pve1/qemu"))
 	})
+	t.Run("a server too busy to start the task", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		const busy = "got no worker upid - start worker failed"
+		lab.Fail(pvetest.Fault{Match: "POST /nodes/pve1/qemu", Status: 500, Phrase: busy, Times: 2})
+		id, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		require.NoError(t, err)
+		assert.Equal(t, int64(100), id)
+		assert.Equal(t, 3, lab.Count("POST /nodes/pve1/qemu"))
+		lab.ResetRequests()
+		lab.Fail(pvetest.Fault{Match: "POST /nodes/pve1/qemu", Status: 500, Phrase: busy, Times: 9})
+		_, err = newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		assert.ErrorIs(t, err, pve.ErrWorkerStart)
+		assert.Equal(t, 5, lab.Count("POST /nodes/pve1/qemu"))
+	})
+	t.Run("no time left", func(t *testing.T) {
+		t.Parallel()
+		lab, newClient := newLab(t)
+		reason := errors.New("no more time")
+		ctx, cancel := context.WithCancelCause(ctx)
+		lab.Fail(pvetest.Fault{Match: "POST /nodes/pve1/qemu", Status: 500, Phrase: "unable to create VM 100 - VM 100 already exists on node 'pve1'", Do: func() { cancel(reason) }})
+		_, err := newClient().CreateVMWithNextID(ctx, pve.CreateVMParams{Node: "pve1"})
+		assert.ErrorIs(t, err, reason)
+	})
 	t.Run("other failures are not tried again", func(t *testing.T) {
 		t.Parallel()
 		lab, newClient := newLab(t)
@@ -163,4 +189,63 @@ func TestNextID(t *testing.T) {
 		assert.ErrorIs(t, err, pve.ErrInvalidParameter)
 		assert.Empty(t, lab.Requests())
 	})
+}
+
+// TestNextIDOfContainers: the first VMID is taken at once, the second one while the task
+// runs, as two servers may find out.
+func TestNextIDOfContainers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		path string
+		call func(ctx context.Context, client *pve.Client) (int64, error)
+	}{
+		{"create", "/nodes/pve1/lxc", func(ctx context.Context, client *pve.Client) (int64, error) {
+			return client.CreateContainerWithNextID(ctx, pve.CreateContainerParams{Node: "pve1", OSTemplate: "local:vztmpl/x.tar.zst"})
+		}},
+		{"clone", "/nodes/pve1/lxc/90/clone", func(ctx context.Context, client *pve.Client) (int64, error) {
+			return client.CloneContainerWithNextID(ctx, pve.CloneContainerParams{Node: "pve1", VMID: 90})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			const upid = "UPID:pve1:000011A5:00052BA7:6B0E103A:vzcreate:%d:root@pam:"
+			next := 99
+			var asked []string
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				path := strings.TrimPrefix(r.URL.Path, "/api2/json")
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case path == "/cluster/nextid":
+					next++
+					fmt.Fprintf(w, `{"data":"%d"}`, next)
+				case r.Method == http.MethodPost && path == tc.path && next == 100:
+					w.WriteHeader(500)
+					fmt.Fprintf(w, `{"data":null,"message":"unable to create CT 100 - CT 100 already exists on node 'pve1'\n"}`)
+				case r.Method == http.MethodPost && path == tc.path:
+					assert.NoError(t, r.ParseForm())
+					asked = append(asked, r.Form.Get("vmid")+r.Form.Get("newid"))
+					fmt.Fprintf(w, `{"data":"`+upid+`"}`, next)
+				case strings.HasSuffix(path, "/status") && next == 101:
+					fmt.Fprint(w, `{"data":{"status":"stopped","exitstatus":"unable to create CT 101: config file already exists"}}`)
+				case strings.HasSuffix(path, "/status"):
+					fmt.Fprint(w, `{"data":{"status":"stopped","exitstatus":"OK"}}`)
+				default:
+					fmt.Fprint(w, `{"data":[],"total":0}`)
+				}
+			}))
+			t.Cleanup(server.Close)
+			client, err := pve.NewClient(server.URL, pve.WithAPIToken("root@pam!t", "secret"), pve.WithTransport(server.Client().Transport))
+			require.NoError(t, err)
+			id, err := tc.call(t.Context(), client)
+			require.NoError(t, err)
+			assert.Equal(t, int64(102), id)
+			assert.Equal(t, []string{"101", "102"}, asked)
+		})
+	}
+	_, newClient := newLab(t)
+	_, err := newClient().CreateContainerWithNextID(t.Context(), pve.CreateContainerParams{Node: "pve1", VMID: 5})
+	assert.ErrorIs(t, err, pve.ErrInvalidParameter)
+	_, err = newClient().CloneContainerWithNextID(t.Context(), pve.CloneContainerParams{Node: "pve1", VMID: 90, NewID: 5})
+	assert.ErrorIs(t, err, pve.ErrInvalidParameter)
 }
