@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/proxkit/proxkit/apidoc"
 )
 
 func FuzzDecodeForm(f *testing.F) {
@@ -41,7 +39,7 @@ func FuzzDecodeBody(f *testing.F) {
 }
 
 func FuzzPropString(f *testing.F) {
-	doc, err := apidoc.Latest("pve")
+	doc, err := facts()
 	if err != nil {
 		f.Fatal(err)
 	}

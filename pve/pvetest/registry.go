@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/proxkit/proxkit/apidoc"
 )
@@ -39,6 +40,27 @@ func registrations() []func(*registry) {
 	}
 }
 
+// facts reads the API's description once; nobody changes it after that.
+var facts = sync.OnceValues(func() (*apidoc.Document, error) {
+	doc, err := apidoc.Latest("pve")
+	if err != nil {
+		return nil, err
+	}
+	for _, op := range doc.Operations {
+		if op.Method != "PUT" || op.Path != "/cluster/options" {
+			continue
+		}
+		// The bounds of the VMID range are written in a form that PVE itself
+		// does not enforce.
+		if s := op.Parameters.Properties["next-id"]; s != nil && s.FormatSchema != nil {
+			for _, bound := range s.FormatSchema.Properties {
+				bound.Minimum, bound.Maximum = "", ""
+			}
+		}
+	}
+	return doc, nil
+})
+
 // newRegistry returns the handlers for doc's operations.
 func newRegistry(doc *apidoc.Document) *registry {
 	r := &registry{
@@ -53,15 +75,6 @@ func newRegistry(doc *apidoc.Document) *registry {
 	for _, op := range append([]*apidoc.Operation{root}, doc.Operations...) {
 		r.byName[op.Method+" "+op.Path] = op
 		r.root.add(op)
-	}
-	// The bounds of the VMID range are written in a form that PVE itself does
-	// not enforce.
-	if op := r.byName["PUT /cluster/options"]; op != nil {
-		if s := op.Parameters.Properties["next-id"]; s != nil && s.FormatSchema != nil {
-			for _, bound := range s.FormatSchema.Properties {
-				bound.Minimum, bound.Maximum = "", ""
-			}
-		}
 	}
 	for _, register := range registrations() {
 		register(r)

@@ -21,8 +21,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/proxkit/proxkit/apidoc"
 )
 
 // A Server is a simulated cluster. Its methods may be used from several
@@ -194,7 +192,7 @@ func New(opts ...Option) (*Server, error) {
 			return nil, err
 		}
 	}
-	doc, err := apidoc.Latest("pve")
+	doc, err := facts()
 	if err != nil {
 		return nil, err
 	}
