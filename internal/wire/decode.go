@@ -14,6 +14,7 @@ import (
 //   - An integer is read from plain, quoted, exponent and float forms, exactly or not at all.
 //   - A string is read from a bare number or boolean, whose literal is kept.
 //   - A list is read from an array or from text with separators.
+//   - An object is read from a property string too, when the text sets one of its members.
 //   - null is an absent value, and so is "" where a number is wanted: a nil pointer, a zero value.
 //   - An any holds what encoding/json would put there, with numbers as [json.Number].
 //   - Keys match exactly; the last of several equal keys counts; unknown keys are ignored,

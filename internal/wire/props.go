@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -251,12 +252,23 @@ func (p *propsParser) read(tok prop) {
 	case tok.field != nil:
 		p.set(tok.field, tok.value)
 	case tok.key != "" && p.s.extra != nil:
-		if m := p.s.extra.of(p.v); p.s.extra.typ.elem.op == opString {
-			if m.IsNil() {
-				m.Set(reflect.MakeMap(m.Type()))
+		value := reflect.ValueOf(tok.value)
+		switch p.s.extra.typ.elem.op {
+		case opString:
+		case opRaw: // an object where the description has one, a text in this answer
+			raw, err := json.Marshal(tok.value)
+			if err != nil {
+				return
 			}
-			m.SetMapIndex(reflect.ValueOf(tok.key), reflect.ValueOf(tok.value).Convert(m.Type().Elem()))
+			value = reflect.ValueOf(raw)
+		default:
+			return
 		}
+		m := p.s.extra.of(p.v)
+		if m.IsNil() {
+			m.Set(reflect.MakeMap(m.Type()))
+		}
+		m.SetMapIndex(reflect.ValueOf(tok.key), value.Convert(m.Type().Elem()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -65,6 +66,12 @@ func (d *decoder) scalar(t *typeInfo, v reflect.Value, tok token) status {
 		}
 	case opText:
 		return d.unmarshalText(t, v, tok)
+	case opStruct:
+		if tok.kind == tokenString && namesField(t.fields, tok.text) {
+			// Some answers hold an object in one release and its property string in another.
+			v.SetZero()
+			return d.parts(t, v, ParseProps(string(tok.text), v.Addr().Interface()), tok)
+		}
 	case opAny:
 		if tok.kind <= tokenBool {
 			v.Set(reflect.ValueOf(d.string(tok.text)))
@@ -205,7 +212,12 @@ func (d *decoder) unmarshalText(t *typeInfo, v reflect.Value, tok token) status 
 	if len(trim(tok.text)) == 0 {
 		return absent
 	}
-	err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText(tok.text)
+	return d.parts(t, v, v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText(tok.text), tok)
+}
+
+// parts keeps what could be read of a property string and reports the rest: one odd
+// option does not lose a disk.
+func (d *decoder) parts(t *typeInfo, v reflect.Value, err error, tok token) status {
 	if err == nil {
 		return set
 	}
@@ -215,7 +227,6 @@ func (d *decoder) unmarshalText(t *typeInfo, v reflect.Value, tok token) status 
 		d.report(t.want, tok.kind, tok.raw)
 		return unfit
 	}
-	// What could be read is kept: one odd option does not lose a disk.
 	if d.misfit != nil {
 		where := d.where()
 		for _, m := range parts.Misfits {
@@ -224,6 +235,19 @@ func (d *decoder) unmarshalText(t *typeInfo, v reflect.Value, tok token) status 
 		}
 	}
 	return set
+}
+
+// namesField reports whether text is a property string that sets one of the fields.
+func namesField(s *structInfo, text []byte) bool {
+	if bytes.IndexByte(text, '=') < 0 {
+		return false
+	}
+	for _, p := range splitProps(s, string(text)) {
+		if p.field != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func join(path, name string) string {
