@@ -172,6 +172,13 @@ func TestPermissions(t *testing.T) {
 		assert.Equal(t, 500, c.do("PUT", "/access/acl", "path=/pool/bosh&roles=Administrator&users=eve@pve").Status)
 		assert.Equal(t, 403, c.do("PUT", "/access/acl", "path=/vms&roles=PVEVMUser&users=eve@pve").Status)
 	})
+	t.Run("rights on a guest end with it", func(t *testing.T) {
+		srv.SetACL("/vms/902", "eve@pve", "PVEVMUser")
+		require.Equal(t, "OK", root.taskOf("DELETE", "/nodes/pve1/qemu/902"))
+		for _, e := range root.ok("GET", "/access/acl").([]any) {
+			assert.NotEqual(t, "/vms/902", e.(map[string]any)["path"])
+		}
+	})
 	t.Run("only root", func(t *testing.T) {
 		g := root.do("POST", "/nodes/pve1/execute", "commands=[]")
 		assert.Equal(t, "Permission check failed (user != root@pam)", g.Reason)

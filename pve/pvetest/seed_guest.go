@@ -210,7 +210,7 @@ func (s *Server) DropVM(vmid int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.state.Guests, vmid)
-	s.state.forgetGuest(vmid)
+	s.state.leavePool(vmid)
 }
 
 // A Volume is a volume as tests see it.

@@ -143,9 +143,10 @@ func (cl *cluster) leavePool(vmid int) {
 }
 
 // forgetGuest removes what else there is of a destroyed guest: its place in a
-// pool and its firewall.
+// pool, the permissions on it and its firewall.
 func (cl *cluster) forgetGuest(vmid int) {
 	cl.leavePool(vmid)
+	cl.dropACL(func(e *aclEntry) bool { return e.Path == "/vms/"+itoa(vmid) })
 	delete(cl.Firewalls, "vm/"+itoa(vmid))
 }
 
