@@ -48,7 +48,7 @@ type MaintenanceMode struct {
 	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
 	Message *string `json:"message,omitempty"` // At most 64 characters.
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

@@ -54,7 +54,7 @@ type RealmSyncAttributes struct {
 	FirstName *string `json:"firstname,omitempty"`
 	LastName  *string `json:"lastname,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -82,7 +82,7 @@ type RealmSyncOptions struct {
 	EnableNew      *bool    `json:"enable-new,omitempty"`
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

@@ -56,7 +56,7 @@ type DatastoreNotificationThresholds struct {
 	S3Put      *int64  `json:"s3-put,omitempty"`
 	S3Upload   *string `json:"s3-upload,omitempty"` // At most 64 characters.
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -88,7 +88,7 @@ type DatastoreNotify struct {
 	Sync   *string `json:"sync,omitempty"`   // One of never, always, error.
 	Verify *string `json:"verify,omitempty"` // One of never, always, error.
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -119,7 +119,7 @@ type DatastoreTuning struct {
 	GCCacheCapacity            *int64  `json:"gc-cache-capacity,omitempty"`            // 0 to 8388608. Default 1048576.
 	SyncLevel                  *string `json:"sync-level,omitempty"`                   // One of none, file, filesystem. Default filesystem.
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

@@ -348,7 +348,7 @@ type WebhookValue struct {
 	Name  string  `json:"name"`
 	Value *string `json:"value,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

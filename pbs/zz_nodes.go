@@ -186,7 +186,7 @@ func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*Nod
 type NodeACME struct {
 	Account string `json:"account"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -213,7 +213,7 @@ type NodeACMEDomain struct {
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

@@ -784,7 +784,7 @@ type RestoreTapeNamespace struct {
 	Source   *string `json:"source,omitempty"`    // At most 256 characters.
 	Target   *string `json:"target,omitempty"`    // At most 256 characters.
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

@@ -64,7 +64,7 @@ type RealmSyncAttributes struct {
 	FirstName *string `json:"firstname,omitempty"`
 	LastName  *string `json:"lastname,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -92,7 +92,7 @@ type RealmSyncOptions struct {
 	EnableNew      *bool    `json:"enable-new,omitempty"`
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -795,7 +795,7 @@ type ConfigCertificate struct {
 type NodeACME struct {
 	Account string `json:"account"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
@@ -822,7 +822,7 @@ type NodeACMEDomain struct {
 	Alias  *string `json:"alias,omitempty"`
 	Plugin *string `json:"plugin,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }

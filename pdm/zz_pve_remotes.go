@@ -1878,7 +1878,7 @@ type PVEVMConfig struct {
 	MigrateDowntime *float64                     `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
 	MigrateSpeed    *int64                       `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
 	NUMA            *bool                        `json:"numa,omitempty"`             // Default false.
-	NUMAArray       map[int]PVEVMConfigNUMAArray `json:"numa_array[n],omitempty"`    // numa_array0 to numa_array7.
+	NUMANodes       map[int]PVEVMConfigNUMANodes `json:"numa[n],omitempty"`          // numa0 to numa7.
 	Name            *string                      `json:"name,omitempty"`
 	Nameserver      *string                      `json:"nameserver,omitempty"`
 	Net             map[int]PVEVMConfigNet       `json:"net[n],omitempty"` // net0 to net31.
@@ -2334,9 +2334,9 @@ func (v *PVEVMConfigMeta) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigNUMAArray is a text of keys and values, such as the value of numa_array. It keeps the
-// text it was read from.
-type PVEVMConfigNUMAArray struct {
+// A PVEVMConfigNUMANodes is a text of keys and values, such as the value of numa. It keeps the text it
+// was read from.
+type PVEVMConfigNUMANodes struct {
 	CPUs      string   `json:"cpus"`
 	HostNodes *string  `json:"hostnodes,omitempty"`
 	Memory    *float64 `json:"memory,omitempty"`
@@ -2347,20 +2347,20 @@ type PVEVMConfigNUMAArray struct {
 	raw string
 }
 
-// ParsePVEVMConfigNUMAArray reads the text of a PVEVMConfigNUMAArray.
-func ParsePVEVMConfigNUMAArray(text string) (PVEVMConfigNUMAArray, error) {
-	return parse[PVEVMConfigNUMAArray](text)
+// ParsePVEVMConfigNUMANodes reads the text of a PVEVMConfigNUMANodes.
+func ParsePVEVMConfigNUMANodes(text string) (PVEVMConfigNUMANodes, error) {
+	return parse[PVEVMConfigNUMANodes](text)
 }
 
 // String returns the text that stands for v.
-func (v PVEVMConfigNUMAArray) String() string { return wire.FormatProps(v, v.raw) }
+func (v PVEVMConfigNUMANodes) String() string { return wire.FormatProps(v, v.raw) }
 
 // MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigNUMAArray) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+func (v PVEVMConfigNUMANodes) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigNUMAArray) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigNUMAArray{raw: string(text)}
+func (v *PVEVMConfigNUMANodes) UnmarshalText(text []byte) error {
+	*v = PVEVMConfigNUMANodes{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 

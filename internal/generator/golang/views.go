@@ -249,6 +249,7 @@ type structureView struct {
 	Fields              []field
 	Extra, ExtraComment string
 	PropertyString      bool
+	Quotes              bool // values may be quoted
 }
 
 // structure makes the view of a type; templates call it.
@@ -263,6 +264,10 @@ func (g *generator) structure(t codegen.TypeDefinition) structureView {
 		g.fail("type %s would be called %s", t.JsonName, t.TypeName)
 	}
 	v := structureView{Name: t.TypeName, Method: key.method, Path: key.path, PropertyString: s.Extensions[openapi.XPropertyString] == true}
+	// The servers written in Rust read quoted values in such texts, but Proxmox VE's own,
+	// which Proxmox Datacenter Manager hands through, know no quotes.
+	product, _ := g.doc.Extensions[openapi.XProduct].(map[string]any)
+	v.Quotes = product["dialect"] == "rust" && !strings.HasPrefix(key.path, "/pve/")
 	opts := fieldOptions{props: v.PropertyString, of: s.Extensions}
 	var required, rest []field
 	for _, p := range t.Schema.Properties {

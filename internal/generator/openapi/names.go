@@ -132,7 +132,7 @@ func (n *namer) rule(op *apidoc.Operation, index bool) name {
 		return name{Method: "Delete" + noun, Noun: "Delete" + noun + "Result"}
 	}
 	noun := n.noun(segs, true, true)
-	verb := n.caser.Word(op.Method)
+	verb := n.caser.Name(strings.ToLower(op.Method))
 	return name{Method: verb + noun, Noun: verb + noun + "Result"}
 }
 

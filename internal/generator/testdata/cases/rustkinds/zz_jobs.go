@@ -60,7 +60,7 @@ type CreateJobNotify struct {
 	GC   *string `json:"gc,omitempty"` // One of always, never.
 	Sync *string `json:"sync,omitempty"`
 
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+	Extra map[string]string `json:"-" px:"extra,quotes"` // Keys that this release of the package does not know.
 
 	raw string
 }
