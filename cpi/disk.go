@@ -47,6 +47,7 @@ func (c *CPI) CreateDisk(ctx context.Context, size int64, cloudProperties json.R
 			return "", badInput("create_disk", err)
 		}
 	}
+	c.sweep(ctx)
 	v, err := c.look(ctx)
 	if err != nil {
 		return "", err
@@ -125,7 +126,8 @@ func (c *CPI) makeHolder(ctx context.Context, cid rpc.DiskCID, node string, st s
 	if props.Format != "" {
 		d.options = append(d.options, "format="+props.Format)
 	}
-	id, err := c.claim(ctx, claim{node: node, task: "qmcreate", name: string(cid), start: c.createGuest(node, string(cid), holderMemory, d)})
+	promise := c.pledge(ctx, pledged{Kind: tagDisk, Name: string(cid), Node: node})
+	id, err := c.claim(ctx, claim{node: node, task: "qmcreate", name: string(cid), pledge: promise, start: c.createGuest(node, string(cid), holderMemory, d)})
 	g := guest{vmid: id, node: node, name: string(cid)}
 	if err != nil {
 		err = c.explain(err, what, c.createNeeds(st.id)...)
@@ -143,12 +145,13 @@ func (c *CPI) makeHolder(ctx context.Context, cid rpc.DiskCID, node string, st s
 		})
 		err = c.explain(err, what, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", id)})
 	}
-	if err == nil {
-		return nil
+	if err != nil {
+		undo, cancel := afterwards(ctx)
+		defer cancel()
+		err = c.undo(undo, err, g)
 	}
-	undo, cancel := afterwards(ctx)
-	defer cancel()
-	return c.undo(undo, err, g)
+	promise.settle(err)
+	return err
 }
 
 // HasDisk implements [rpc.DiskManager].
@@ -240,6 +243,7 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 	if err := parseDiskCID(cid); err != nil {
 		return badInput("delete_disk", err)
 	}
+	c.sweep(ctx)
 	v, err := c.look(ctx)
 	if err != nil {
 		return err

@@ -87,6 +87,7 @@ func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, 
 		return "", badInput("create_stemcell", err)
 	}
 	cid := newStemcellCID(img.Digest)
+	c.sweep(ctx)
 	v, err := c.look(ctx)
 	if err != nil {
 		return "", err
@@ -253,6 +254,7 @@ func (c *CPI) uploaded(ctx context.Context, at stemcellTarget, cid rpc.StemcellC
 	// Two processes may upload the same stemcell at once; each removes its own.
 	name := fmt.Sprintf("%s-%s.%s", cid, randomToken(8), img.Format)
 	source := at.via.id + ":import/" + name
+	promise := c.pledge(ctx, pledged{Volume: source, Node: at.place.node})
 	err := c.upload(ctx, at.place.node, at.via.id, "import", name, img.Size, img.Open)
 	if err == nil {
 		err = use(source)
@@ -262,12 +264,14 @@ func (c *CPI) uploaded(ctx context.Context, at stemcellTarget, cid rpc.StemcellC
 	}
 	undo, cancel := afterwards(ctx)
 	defer cancel()
-	if gone := c.deleteVolume(undo, at.place.node, source); gone != nil {
-		if err != nil {
-			return leftBehind(err, "volume "+source)
-		}
-		return c.explain(gone, "remove the uploaded image "+source, need{"Datastore.Allocate", "/storage/" + at.via.id})
+	gone := c.deleteVolume(undo, at.place.node, source)
+	switch {
+	case gone != nil && err != nil:
+		err = leftBehind(err, "volume "+source)
+	case gone != nil:
+		err = leftBehind(c.explain(gone, "remove the uploaded image", need{"Datastore.Allocate", "/storage/" + at.via.id}), "volume "+source)
 	}
+	promise.settle(err)
 	return err
 }
 
@@ -284,9 +288,10 @@ type templateSpec struct {
 
 // makeTemplate makes a template, from a guest that begin makes under the name it
 // is given. The name is this process's own, so that a lost answer can be settled.
-func (c *CPI) makeTemplate(ctx context.Context, s templateSpec, begin func(name string) (VMID, error)) (template, error) {
+func (c *CPI) makeTemplate(ctx context.Context, s templateSpec, begin func(name string, promise *pledge) (VMID, error)) (template, error) {
 	name := string(s.cid) + "-" + randomToken(6)
-	id, err := begin(name)
+	promise := c.pledge(ctx, pledged{Kind: tagStemcell, Name: name, Node: s.at.node})
+	id, err := begin(name, promise)
 	g := guest{vmid: id, node: s.at.node, name: name}
 	if err == nil {
 		err = c.finishTemplate(ctx, g, s)
@@ -294,21 +299,24 @@ func (c *CPI) makeTemplate(ctx context.Context, s templateSpec, begin func(name 
 	if err != nil {
 		undo, cancel := afterwards(ctx)
 		defer cancel()
-		return template{}, c.undo(undo, err, g)
+		err = c.undo(undo, err, g)
+		promise.settle(err)
+		return template{}, err
 	}
+	promise.settle(nil)
 	c.log.Printf("stemcell %s: template %d on storage %s of node %s", s.cid, id, s.at.root.id, s.at.node)
 	return template{guest: g, storage: s.at.root.id, size: s.size}, nil
 }
 
 // importTemplate makes a template from an uploaded image.
 func (c *CPI) importTemplate(ctx context.Context, s templateSpec, source string) (template, error) {
-	return c.makeTemplate(ctx, s, func(name string) (VMID, error) {
+	return c.makeTemplate(ctx, s, func(name string, promise *pledge) (VMID, error) {
 		d := newDrive(s.at.root.id+":0", serialSystem, DriveOptions{}, s.at.root.kind)
 		d.options = append(d.options, "import-from="+source)
 		if fileBased(s.at.root.kind) {
 			d.options = append(d.options, "format="+formatQcow2)
 		}
-		id, err := c.claim(ctx, claim{node: s.at.node, task: "qmcreate", name: name, start: c.createGuest(s.at.node, name, templateMemory, d)})
+		id, err := c.claim(ctx, claim{node: s.at.node, task: "qmcreate", name: name, pledge: promise, start: c.createGuest(s.at.node, name, templateMemory, d)})
 		return id, c.explain(err, fmt.Sprintf("make the template of %s on node %s", s.cid, s.at.node), c.createNeeds(s.at.root.id)...)
 	})
 }
@@ -360,8 +368,8 @@ func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.Stemc
 			s.more = append(s.more, tag)
 		}
 	}
-	t, err := c.makeTemplate(ctx, s, func(name string) (VMID, error) {
-		return c.clone(ctx, v, cloneSpec{from: from, node: pl.node, root: pl.root, name: name, pool: c.cfg.Pool})
+	t, err := c.makeTemplate(ctx, s, func(name string, promise *pledge) (VMID, error) {
+		return c.clone(ctx, v, cloneSpec{from: from, node: pl.node, root: pl.root, name: name, pool: c.cfg.Pool, pledge: promise})
 	})
 	if err != nil {
 		return template{}, err
@@ -377,6 +385,7 @@ func (c *CPI) DeleteStemcell(ctx context.Context, cid rpc.StemcellCID) error {
 	if err := parseStemcellCID(cid); err != nil {
 		return badInput("delete_stemcell", err)
 	}
+	c.sweep(ctx)
 	v, err := c.look(ctx)
 	if err != nil {
 		return err

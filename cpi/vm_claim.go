@@ -21,6 +21,8 @@ type claim struct {
 	// answer was lost is told from one that another process made with the same
 	// VMID.
 	name string
+	// pledge notes the VMIDs that are used.
+	pledge *pledge
 	// start begins the task that makes the guest.
 	start func(ctx context.Context, id VMID) (pve.UPID, error)
 }
@@ -52,6 +54,7 @@ func (c *CPI) claim(ctx context.Context, cl claim) (VMID, error) {
 		if err != nil {
 			return 0, fmt.Errorf("ask for a free VMID: %w", err)
 		}
+		cl.pledge.vmid(id)
 		begun, err := c.claimID(ctx, cl, id)
 		switch {
 		case err == nil:
@@ -230,16 +233,13 @@ func (c *CPI) configAt(ctx context.Context, id VMID, nodes ...string) (*guestCon
 // undo removes what a failed call made, as far as it is provably this call's own,
 // and returns the first error with what is left behind added to it.
 func (c *CPI) undo(ctx context.Context, first error, g guest) error {
-	if g.vmid == 0 || isTaken(first) {
-		return first
+	if g.vmid != 0 && !isTaken(first) {
+		if err := c.removeOwn(ctx, g); err != nil {
+			c.log.Printf("undo: %s: %v", g, err)
+			return leftBehind(first, g.String())
+		}
 	}
-	switch err := c.removeOwn(ctx, g); {
-	case err == nil:
-		return first
-	default:
-		c.log.Printf("undo: %s: %v", g, err)
-		return leftBehind(first, g.String())
-	}
+	return first
 }
 
 // removeOwn destroys a guest of this call's, known by the name that no other call
@@ -253,7 +253,10 @@ func (c *CPI) removeOwn(ctx context.Context, g guest) error {
 		switch {
 		case err != nil:
 		case conf.name == g.name:
-			if err = c.stop(ctx, g); err == nil {
+			if err = c.stop(ctx, g); err == nil && conf.protection {
+				err = c.updateConfig(ctx, g, change{protection: new(false)})
+			}
+			if err == nil {
 				err = c.destroy(ctx, g)
 			}
 		case conf.lock == "":

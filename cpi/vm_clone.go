@@ -20,6 +20,8 @@ type cloneSpec struct {
 	// name is given by no other call.
 	name string
 	pool string
+	// pledge notes the VMIDs that are used.
+	pledge *pledge
 }
 
 // clone makes the guest and returns its VMID, 0 when none was begun.
@@ -39,7 +41,7 @@ func (c *CPI) clone(ctx context.Context, v *view, s cloneSpec) (VMID, error) {
 		storage = s.root.id
 	}
 	id, err := c.claim(ctx, claim{
-		node: src.node, target: s.node, task: "qmclone", name: s.name,
+		node: src.node, target: s.node, task: "qmclone", name: s.name, pledge: s.pledge,
 		start: func(ctx context.Context, id VMID) (pve.UPID, error) {
 			p := pve.CloneVMParams{Node: src.node, VMID: src.vmid, NewID: id, Name: new(s.name), Full: new(full)}
 			if s.node != src.node {

@@ -37,6 +37,7 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 	if err != nil {
 		return "", nil, badInput("create_vm", err)
 	}
+	c.sweep(ctx)
 	v, err := c.look(ctx)
 	if err != nil {
 		return "", nil, creationFailed(err)
@@ -204,6 +205,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 	}
 	iso, _ := c.isoStore(v, pl.node)
 	isoVolume := iso.id + ":iso/" + isoName(o.token)
+	promise := c.pledge(ctx, pledged{Kind: tagVM, Name: vmName(o.token), Volume: isoVolume, Node: pl.node})
 
 	// The clone takes longest, so that the ISO is there when it ends.
 	var uploaded error
@@ -212,7 +214,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 		uploaded = c.upload(ctx, pl.node, iso.id, "iso", isoName(o.token), int64(len(o.iso)),
 			func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(o.iso)), nil })
 	})
-	id, err := c.clone(ctx, v, cloneSpec{from: pl.template, node: pl.node, root: pl.root, linked: pl.linked, name: vmName(o.token), pool: o.props.Pool})
+	id, err := c.clone(ctx, v, cloneSpec{from: pl.template, node: pl.node, root: pl.root, linked: pl.linked, name: vmName(o.token), pool: o.props.Pool, pledge: promise})
 	wg.Wait()
 	cid := vmCID{VMID: id, Token: o.token}
 	g := guest{vmid: id, node: pl.node, name: vmName(o.token)}
@@ -229,6 +231,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 	if err == nil {
 		c.rememberNode(cid, pl.node)
 		c.log.Printf("VM %s runs on node %s", cid, pl.node)
+		promise.settle(nil)
 		return cid, nil
 	}
 	undo, cancel := afterwards(ctx)
@@ -238,6 +241,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 		c.log.Printf("undo: %s: %v", isoVolume, gone)
 		err = leftBehind(err, "volume "+isoVolume)
 	}
+	promise.settle(err)
 	return vmCID{}, err
 }
 

@@ -18,6 +18,7 @@ func (c *CPI) DeleteVM(ctx context.Context, vm rpc.VMCID) error {
 	if err != nil {
 		return badInput("delete_vm", err)
 	}
+	c.sweep(ctx)
 	l, ok, err := c.locate(ctx, cid)
 	if err != nil {
 		return err

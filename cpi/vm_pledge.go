@@ -1,0 +1,198 @@
+package cpi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/proxkit/proxkit/pve"
+)
+
+// A call that makes something and is killed in the midst of it leaves what nobody
+// knows of: BOSH learns the CID only from the answer. So a call writes down what
+// it is about to make, in a small file that it keeps locked, and removes the file
+// when the thing is complete or undone. A file that nobody has locked is a call
+// that has died, or one that could not undo everything; the next call that
+// changes something removes what stands in it. Only guests of the very name that
+// the dead call gave, and no other ever gives, are touched.
+
+// A pledge is the file of a running call. A nil pledge, where files cannot be
+// locked, keeps nothing.
+type pledge struct {
+	file *os.File
+	path string
+	held pledged
+}
+
+// pledged is what a pledge's file says.
+type pledged struct {
+	// Cluster is a digest of whose cluster it is: several CPIs may share a
+	// directory.
+	Cluster string `json:"cluster"`
+	// Kind is the tag of the kind of guest.
+	Kind string `json:"kind,omitempty"`
+	// Name is the guest's name, and VMIDs are those it was tried to be made under.
+	Name  string `json:"name,omitempty"`
+	VMIDs []VMID `json:"vmids,omitempty"`
+	// Volume is an uploaded file, and Node the node it was uploaded to.
+	Volume string `json:"volume,omitempty"`
+	Node   string `json:"node,omitempty"`
+}
+
+func (c *CPI) clusterDigest() string {
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{c.cfg.TokenID, c.cfg.Pool}, c.cfg.Endpoints...), "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+func (c *CPI) pledgeDir() string { return filepath.Join(c.cfg.LockDir, "pledges") }
+
+// pledge writes down what is about to be made.
+func (c *CPI) pledge(ctx context.Context, p pledged) *pledge {
+	if c.cfg.LockDir == "" || privateDir(c.cfg.LockDir, c.pledgeDir()) != nil {
+		return nil
+	}
+	p.Cluster = c.clusterDigest()
+	path := filepath.Join(c.pledgeDir(), randomToken(16))
+	file, err := lockFile(ctx, path)
+	if err != nil {
+		return nil
+	}
+	out := &pledge{file: file, path: path, held: p}
+	out.write()
+	return out
+}
+
+func (p *pledge) write() {
+	data, err := json.Marshal(p.held)
+	if err != nil {
+		return
+	}
+	// Longer each time, so that nothing of the last text is left.
+	_, _ = p.file.WriteAt(data, 0)
+}
+
+// vmid adds a VMID under which the guest is about to be made.
+func (p *pledge) vmid(id VMID) {
+	if p == nil {
+		return
+	}
+	p.held.VMIDs = append(p.held.VMIDs, id)
+	p.write()
+}
+
+// settle ends the pledge: nothing is left to remove unless err says so.
+func (p *pledge) settle(err error) {
+	if p == nil {
+		return
+	}
+	if err == nil || !strings.Contains(err.Error(), leftBehindText) {
+		_ = os.Remove(p.path)
+	}
+	_ = p.file.Close()
+}
+
+// sweep removes what calls left that have died.
+func (c *CPI) sweep(ctx context.Context) {
+	if c.cfg.LockDir == "" {
+		return
+	}
+	entries, err := os.ReadDir(c.pledgeDir())
+	if err != nil || len(entries) == 0 {
+		return
+	}
+	var v *view
+	for _, e := range entries {
+		if v, err = c.sweepOne(ctx, v, filepath.Join(c.pledgeDir(), e.Name())); err != nil {
+			c.log.Printf("what an earlier call left is still there: %v", err)
+		}
+	}
+}
+
+func (c *CPI) sweepOne(ctx context.Context, v *view, path string) (*view, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return v, nil
+	}
+	defer file.Close()
+	if free, err := tryLock(file); err != nil || !free {
+		return v, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(file, 64<<10))
+	if err != nil {
+		return v, err
+	}
+	var p pledged
+	if json.Unmarshal(data, &p) != nil {
+		// Killed before it was written, and before anything was made.
+		return v, os.Remove(path)
+	}
+	if p.Cluster != c.clusterDigest() {
+		return v, nil
+	}
+	if v == nil {
+		if v, err = c.look(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.redeem(ctx, v, p); err != nil {
+		return v, err
+	}
+	return v, os.Remove(path)
+}
+
+// redeem removes what a dead call made.
+func (c *CPI) redeem(ctx context.Context, v *view, p pledged) error {
+	for _, id := range p.VMIDs {
+		if err := c.redeemGuest(ctx, v, p, id); err != nil {
+			return err
+		}
+	}
+	if p.Volume != "" {
+		c.log.Printf("removing %s, which an earlier call left", p.Volume)
+		return c.deleteVolume(ctx, p.Node, p.Volume)
+	}
+	return nil
+}
+
+func (c *CPI) redeemGuest(ctx context.Context, v *view, p pledged, id VMID) error {
+	g, ok := v.guestByID(id)
+	if !ok {
+		_, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(id)})
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, pve.ErrGuestExists) {
+			return err
+		}
+		// Not in its pool yet, and still being made where it was begun, or
+		// another's.
+		g = guest{vmid: id, node: p.Node}
+	}
+	g.name = p.Name
+	conf, err := c.ownConfig(ctx, g)
+	switch {
+	case errors.Is(err, pve.ErrNotFound):
+		return nil
+	case err == nil && conf.lock == "" && conf.name != p.Name:
+		return nil
+	case err == nil && p.Kind == tagStemcell && hasTags(conf.tags, tagStemcell, templateTag(id)):
+		// Complete, and known by its content.
+		return nil
+	case err == nil && conf.name == p.Name && conf.protection:
+		if err := c.updateConfig(ctx, g, change{protection: new(false)}); err != nil {
+			return err
+		}
+	}
+	c.log.Printf("removing %s (%s), which an earlier call left", g, p.Name)
+	if err := c.removeOwn(ctx, g); err != nil {
+		return fmt.Errorf("%s (%s): %w", g, p.Name, err)
+	}
+	return nil
+}
