@@ -79,7 +79,7 @@ func (c *Client) newCall(method, path string, params any) (*call, error) {
 		} else {
 			call.contentType = contentForm
 		}
-	case c.product.perl() && wire.FormFits(params, used):
+	case (c.product.perl() || wire.IsForm(params)) && wire.FormFits(params, used):
 		form, err := wire.EncodeForm(params, used)
 		if err != nil {
 			return nil, refuse(err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -423,6 +424,30 @@ func TestRustBodies(t *testing.T) {
 	assert.Equal(t, []string{`{"force":true}`, "{}", ""}, []string{got[0].Body, got[1].Body, got[2].Body})
 	assert.Equal(t, "application/json", got[0].Header.Get("Content-Type"))
 	assert.Contains(t, got[2].Target, "store=a")
+}
+
+// TestFormsAsParameters: what is a form already is sent as one, also with single values.
+func TestFormsAsParameters(t *testing.T) {
+	t.Parallel()
+	for _, dialect := range []string{"perl", "rust"} {
+		t.Run(dialect, func(t *testing.T) {
+			t.Parallel()
+			server := newRawServer(t, func(seen) string { return replyData("null") })
+			client, err := New(Product{Name: "p", Dialect: dialect}, server.URL)
+			require.NoError(t, err)
+			form := url.Values{"node": {"pve1"}, "a": {"1"}, "b": {"x", "y"}, "c": {""}}
+			require.NoError(t, client.Call(t.Context(), http.MethodPut, "/nodes/{node}/x", form, nil))
+			require.NoError(t, client.Call(t.Context(), http.MethodPost, "/nodes/{node}/x", &form, nil))
+			require.NoError(t, client.Call(t.Context(), http.MethodGet, "/nodes/{node}/x", form, nil))
+			got := server.Requests()
+			for _, request := range got[:2] {
+				assert.Equal(t, "application/x-www-form-urlencoded", request.Header.Get("Content-Type"))
+				assert.Equal(t, "a=1&b=x&b=y&c=", request.Body)
+				assert.Equal(t, "/api2/json/nodes/pve1/x", request.Target)
+			}
+			assert.Equal(t, "/api2/json/nodes/pve1/x?a=1&b=x&b=y&c=", got[2].Target)
+		})
+	}
 }
 
 // TestPerlArrays: a form cannot say an array of one element.

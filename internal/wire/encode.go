@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
@@ -33,6 +34,9 @@ const (
 func EncodeForm(params any, skip []string) (string, error) {
 	var few [64]entry
 	list, err := entriesOf(few[:0], params, skip)
+	if err == nil {
+		err = setAndDeleted(list)
+	}
 	if err != nil || len(list) == 0 {
 		return "", err
 	}
@@ -47,7 +51,11 @@ func EncodeForm(params any, skip []string) (string, error) {
 
 // FormFits reports whether a form can say params without loss: it cannot tell an
 // array of one element from a scalar, cannot say an empty array, and holds no objects.
+// What [IsForm] always fits.
 func FormFits(params any, skip []string) bool {
+	if IsForm(params) {
+		return true
+	}
 	list, err := entriesOf(nil, params, skip)
 	if err != nil {
 		return true // EncodeForm will say what is wrong
@@ -72,6 +80,16 @@ func FormFits(params any, skip []string) bool {
 		}
 	}
 	return true
+}
+
+// IsForm reports whether params are [url.Values], a form already: a single value in them
+// is no array of one.
+func IsForm(params any) bool {
+	switch params.(type) {
+	case url.Values, *url.Values:
+		return true
+	}
+	return false
 }
 
 // An entry is a parameter that is set.
@@ -132,6 +150,26 @@ func structEntries(list []entry, s *structInfo, v reflect.Value, skip []string) 
 		}
 	}
 	return mergeEntries(list, known)
+}
+
+// setAndDeleted refuses a parameter that is given a value and named in the list of those
+// to delete: the server would, but of a long list it does not say which.
+func setAndDeleted(list []entry) error {
+	i, ok := slices.BinarySearchFunc(list, "delete", func(e entry, name string) int { return strings.Compare(e.name, name) })
+	if !ok {
+		return nil
+	}
+	_, v, ok := concrete(list[i].typ, list[i].value)
+	if !ok || v.Kind() != reflect.Slice || v.Type().Elem().Kind() != reflect.String {
+		return nil
+	}
+	for j := range v.Len() {
+		name := v.Index(j).String()
+		if _, both := slices.BinarySearchFunc(list, name, func(e entry, name string) int { return strings.Compare(e.name, name) }); both && name != "" {
+			return fmt.Errorf("wire: parameter %s: is set and named in delete; give one or the other", shorten(name, maxName))
+		}
+	}
+	return nil
 }
 
 func byName(a, b entry) int { return strings.Compare(a.name, b.name) }

@@ -256,6 +256,7 @@ func TestEncodeRefuses(t *testing.T) {
 		{name: "channel", params: one(make(chan int)), form: "a value of type chan int cannot be sent", json: "chan int"},
 		{name: "function", params: one(func() {}), form: "func()", json: "func()"},
 		{name: "text that fails", params: one(broken{}), form: "wire: parameter x: no text for this", json: "wire: parameter x: no text for this"},
+		{name: "set and deleted", params: map[string]any{"net1": "virtio", "delete": []string{"net0", "net1"}}, form: "wire: parameter net1: is set and named in delete", json: "wire: parameter net1: is set and named in delete"},
 		{name: "failing text inside", params: one([]any{map[string]any{"y": broken{}}}), form: "an object", json: "wire: parameter x: [0]: y: no text for this"},
 		{name: "no name", params: map[string]any{"": 1}, form: "no name", json: "no name"},
 		{name: "family without members", params: map[string]any{"net[n]": "virtio"}, form: "name the members (net0, net1)", json: "name the members (net0, net1)"},

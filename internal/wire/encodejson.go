@@ -17,6 +17,9 @@ import (
 // arrays and objects stay what they are. No parameter at all gives "{}".
 func EncodeJSON(params any, dialect Dialect, skip []string) ([]byte, error) {
 	list, err := entriesOf(nil, params, skip)
+	if err == nil {
+		err = setAndDeleted(list)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,9 @@ func pathValue(params any, name string) (string, error) {
 		return "", fmt.Errorf("is missing")
 	}
 	t, v, _ := concrete(typeOf(v.Type()), v)
+	if IsForm(params) && v.Len() == 1 {
+		return v.Index(0).String(), nil
+	}
 	switch t.op {
 	case opSlice, opRaw:
 		return "", fmt.Errorf("must be one value, not a list")
