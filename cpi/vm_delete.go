@@ -25,7 +25,11 @@ func (c *CPI) DeleteVM(ctx context.Context, vm rpc.VMCID) error {
 	}
 	if !ok {
 		c.log.Printf("VM %s is gone already", cid)
-		return c.deleteISO(ctx, l.view, cid)
+		if err := c.deleteISO(ctx, l.view, cid); err != nil {
+			return err
+		}
+		c.forgetNode(cid)
+		return nil
 	}
 	if err := c.dismantle(ctx, cid, l); err != nil {
 		return err
