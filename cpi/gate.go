@@ -145,18 +145,11 @@ func drawTicket(ctx context.Context, dir string) (*ticket, error) {
 		return nil, err
 	}
 	defer turn.Close()
-	numbers, err := tickets(dir)
+	last, err := removeDead(dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &ticket{dir: dir, number: 1}
-	for _, n := range numbers {
-		t.number = max(t.number, n+1)
-		if !ticketLives(dir, n) {
-			// Nobody makes tickets meanwhile, so that this is still the dead one.
-			_ = os.Remove(ticketFile(dir, n))
-		}
-	}
+	t := &ticket{dir: dir, number: last + 1}
 	// One that is left over from a process that was killed here is used again.
 	draft := filepath.Join(dir, "new")
 	if t.file, err = lockFile(ctx, draft); err != nil {
@@ -167,6 +160,36 @@ func drawTicket(ctx context.Context, dir string) (*ticket, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// removeDead removes the tickets of dead processes and returns the highest number.
+// The caller has the turn: nobody makes tickets meanwhile, so that a dead one stays
+// the same one.
+func removeDead(dir string) (last int64, err error) {
+	numbers, err := tickets(dir)
+	for _, n := range numbers {
+		last = max(last, n)
+		if !ticketLives(dir, n) {
+			_ = os.Remove(ticketFile(dir, n))
+		}
+	}
+	return last, err
+}
+
+// sweepTickets removes the tickets of dead processes, unless somebody is drawing
+// one.
+func sweepTickets(dir string) {
+	if numbers, err := tickets(dir); err != nil || len(numbers) == 0 {
+		return
+	}
+	turn, err := os.OpenFile(filepath.Join(dir, "turn"), os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer turn.Close()
+	if ok, err := tryLock(turn); ok && err == nil {
+		_, _ = removeDead(dir)
+	}
 }
 
 // ahead counts the live tickets that come before this one.
@@ -273,5 +296,26 @@ func lockFile(ctx context.Context, name string) (*os.File, error) {
 		if f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// notesLast is how long notes are kept that may be of no more use.
+const notesLast = 30 * 24 * time.Hour
+
+// sweepNotes removes from lock_dir what has no owner any more: tickets of dead
+// processes, and old notes about VMs and agents.
+func (c *CPI) sweepNotes(now time.Time) {
+	for sub, age := range map[string]time.Duration{"tries": triesLast, "nodes": notesLast} {
+		dir := filepath.Join(c.cfg.LockDir, sub)
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && now.Sub(info.ModTime()) > age {
+				_ = os.Remove(filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	nodes, _ := filepath.Glob(filepath.Join(c.cfg.LockDir, "gate", "node-*"))
+	for _, dir := range nodes {
+		sweepTickets(dir)
 	}
 }

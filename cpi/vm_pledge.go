@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/proxkit/proxkit/pve"
 )
@@ -21,7 +22,10 @@ import (
 // when the thing is complete or undone. A file that nobody has locked is a call
 // that has died, or one that could not undo everything; the next call that
 // changes something removes what stands in it. Only guests of the very name that
-// the dead call gave, and no other ever gives, are touched.
+// the dead call gave, and no other ever gives, are touched. If in doubt they stay:
+// when the Director has given them metadata, so that it knows them, or when the
+// machine was started again since, after which the file may be older than the
+// last that was done to it. Those are for people to look at; see [CPI.Audit].
 
 // A pledge is the file of a running call. A nil pledge, where files cannot be
 // locked, keeps nothing.
@@ -36,6 +40,8 @@ type pledged struct {
 	// Cluster is a digest of whose cluster it is: several CPIs may share a
 	// directory.
 	Cluster string `json:"cluster"`
+	// Boot tells the machine's present start from others.
+	Boot string `json:"boot"`
 	// Kind is the tag of the kind of guest.
 	Kind string `json:"kind,omitempty"`
 	// Name is the guest's name, and VMIDs are those it was tried to be made under.
@@ -58,7 +64,7 @@ func (c *CPI) pledge(ctx context.Context, p pledged) *pledge {
 	if c.cfg.LockDir == "" || privateDir(c.cfg.LockDir, c.pledgeDir()) != nil {
 		return nil
 	}
-	p.Cluster = c.clusterDigest()
+	p.Cluster, p.Boot = c.clusterDigest(), bootID()
 	path := filepath.Join(c.pledgeDir(), randomToken(16))
 	file, err := lockFile(ctx, path)
 	if err != nil {
@@ -93,9 +99,22 @@ func (p *pledge) settle(err error) {
 		return
 	}
 	if err == nil || !strings.Contains(err.Error(), leftBehindText) {
-		_ = os.Remove(p.path)
+		if os.Remove(p.path) != nil {
+			// What is complete must not be removed by the next call.
+			_ = p.file.Truncate(0)
+		}
 	}
 	_ = p.file.Close()
+}
+
+// bootID tells one start of the machine from another, and is empty where that
+// cannot be told.
+func bootID() string {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(data))
 }
 
 // sweep removes what calls left that have died.
@@ -103,6 +122,7 @@ func (c *CPI) sweep(ctx context.Context) {
 	if c.cfg.LockDir == "" {
 		return
 	}
+	c.sweepNotes(time.Now())
 	entries, err := os.ReadDir(c.pledgeDir())
 	if err != nil || len(entries) == 0 {
 		return
@@ -136,6 +156,12 @@ func (c *CPI) sweepOne(ctx context.Context, v *view, path string) (*view, error)
 	if p.Cluster != c.clusterDigest() {
 		return v, nil
 	}
+	if p.Boot == "" || p.Boot != bootID() {
+		if info, err := file.Stat(); err == nil && time.Since(info.ModTime()) > notesLast {
+			return v, os.Remove(path)
+		}
+		return v, nil
+	}
 	if v == nil {
 		if v, err = c.look(ctx); err != nil {
 			return nil, err
@@ -150,7 +176,7 @@ func (c *CPI) sweepOne(ctx context.Context, v *view, path string) (*view, error)
 // redeem removes what a dead call made.
 func (c *CPI) redeem(ctx context.Context, v *view, p pledged) error {
 	for _, id := range p.VMIDs {
-		if err := c.redeemGuest(ctx, v, p, id); err != nil {
+		if stays, err := c.redeemGuest(ctx, v, p, id); err != nil || stays {
 			return err
 		}
 	}
@@ -161,15 +187,16 @@ func (c *CPI) redeem(ctx context.Context, v *view, p pledged) error {
 	return nil
 }
 
-func (c *CPI) redeemGuest(ctx context.Context, v *view, p pledged, id VMID) error {
+// redeemGuest removes a guest, unless it is one that is in use.
+func (c *CPI) redeemGuest(ctx context.Context, v *view, p pledged, id VMID) (stays bool, err error) {
 	g, ok := v.guestByID(id)
 	if !ok {
 		_, err := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(id)})
 		if err == nil {
-			return nil
+			return false, nil
 		}
 		if !errors.Is(err, pve.ErrGuestExists) {
-			return err
+			return false, err
 		}
 		// Not in its pool yet, and still being made where it was begun, or
 		// another's.
@@ -179,20 +206,28 @@ func (c *CPI) redeemGuest(ctx context.Context, v *view, p pledged, id VMID) erro
 	conf, err := c.ownConfig(ctx, g)
 	switch {
 	case errors.Is(err, pve.ErrNotFound):
-		return nil
+		return false, nil
 	case err == nil && conf.lock == "" && conf.name != p.Name:
-		return nil
+		return false, nil
 	case err == nil && p.Kind == tagStemcell && hasTags(conf.tags, tagStemcell, templateTag(id)):
 		// Complete, and known by its content.
-		return nil
+		return true, nil
+	case err == nil && conf.name == p.Name && known(conf):
+		return true, nil
 	case err == nil && conf.name == p.Name && conf.protection:
 		if err := c.updateConfig(ctx, g, change{protection: new(false)}); err != nil {
-			return err
+			return false, err
 		}
 	}
 	c.log.Printf("removing %s (%s), which an earlier call left", g, p.Name)
 	if err := c.removeOwn(ctx, g); err != nil {
-		return fmt.Errorf("%s (%s): %w", g, p.Name, err)
+		return false, fmt.Errorf("%s (%s): %w", g, p.Name, err)
 	}
-	return nil
+	return false, nil
+}
+
+// known reports whether the Director knows a guest: it has given it metadata.
+func known(conf *guestConfig) bool {
+	_, n, ok := parseNote(conf.description)
+	return ok && len(n.Metadata) > 0
 }
