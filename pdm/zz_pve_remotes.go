@@ -1869,19 +1869,19 @@ type PVEVMConfig struct {
 	KeepHugepages *bool                       `json:"keephugepages,omitempty"` // Default false.
 	// One of de, de-ch, da, en-gb, en-us, es, fi, fr, fr-be, fr-ca, fr-ch, hu, is, it, ja, lt,
 	// mk, nl, no, pl, pt, pt-br, sv, sl, tr.
-	Keyboard        *string                      `json:"keyboard,omitempty"`
-	LocalTime       *bool                        `json:"localtime,omitempty"` // Default false.
-	Lock            *string                      `json:"lock,omitempty"`      // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
-	Machine         *PVEVMMachine                `json:"machine,omitempty"`
-	Memory          *PVEVMConfigMemory           `json:"memory,omitempty"`
-	Meta            *PVEVMConfigMeta             `json:"meta,omitempty"`
-	MigrateDowntime *float64                     `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
-	MigrateSpeed    *int64                       `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
-	NUMA            *bool                        `json:"numa,omitempty"`             // Default false.
-	NUMANodes       map[int]PVEVMConfigNUMANodes `json:"numa[n],omitempty"`          // numa0 to numa7.
-	Name            *string                      `json:"name,omitempty"`
-	Nameserver      *string                      `json:"nameserver,omitempty"`
-	Net             map[int]PVEVMConfigNet       `json:"net[n],omitempty"` // net0 to net31.
+	Keyboard        *string                `json:"keyboard,omitempty"`
+	LocalTime       *bool                  `json:"localtime,omitempty"` // Default false.
+	Lock            *string                `json:"lock,omitempty"`      // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
+	Machine         *PVEVMMachine          `json:"machine,omitempty"`
+	Memory          *PVEVMConfigMemory     `json:"memory,omitempty"`
+	Meta            *PVEVMConfigMeta       `json:"meta,omitempty"`
+	MigrateDowntime *float64               `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
+	MigrateSpeed    *int64                 `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
+	NUMA            *bool                  `json:"numa,omitempty"`             // Default false.
+	NUMANodes       map[int]PVEVMNUMANode  `json:"numa[n],omitempty"`          // numa0 to numa7.
+	Name            *string                `json:"name,omitempty"`
+	Nameserver      *string                `json:"nameserver,omitempty"`
+	Net             map[int]PVEVMConfigNet `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
 	OSType             *string                       `json:"ostype,omitempty"`
@@ -2334,36 +2334,6 @@ func (v *PVEVMConfigMeta) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigNUMANodes is a text of keys and values, such as the value of numa. It keeps the text it
-// was read from.
-type PVEVMConfigNUMANodes struct {
-	CPUs      string   `json:"cpus"`
-	HostNodes *string  `json:"hostnodes,omitempty"`
-	Memory    *float64 `json:"memory,omitempty"`
-	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
-
-	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
-
-	raw string
-}
-
-// ParsePVEVMConfigNUMANodes reads the text of a PVEVMConfigNUMANodes.
-func ParsePVEVMConfigNUMANodes(text string) (PVEVMConfigNUMANodes, error) {
-	return parse[PVEVMConfigNUMANodes](text)
-}
-
-// String returns the text that stands for v.
-func (v PVEVMConfigNUMANodes) String() string { return wire.FormatProps(v, v.raw) }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (v PVEVMConfigNUMANodes) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (v *PVEVMConfigNUMANodes) UnmarshalText(text []byte) error {
-	*v = PVEVMConfigNUMANodes{raw: string(text)}
-	return wire.ParseProps(v.raw, v)
-}
-
 // A PVEVMConfigNet is a text of keys and values, such as the value of net. It keeps the text it was
 // read from.
 type PVEVMConfigNet struct {
@@ -2758,6 +2728,34 @@ func (v PVEVMMachine) MarshalText() ([]byte, error) { return wire.MarshalProps(v
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (v *PVEVMMachine) UnmarshalText(text []byte) error {
 	*v = PVEVMMachine{raw: string(text)}
+	return wire.ParseProps(v.raw, v)
+}
+
+// A PVEVMNUMANode is a text of keys and values, such as the value of numa. It keeps the text it was
+// read from.
+type PVEVMNUMANode struct {
+	CPUs      string   `json:"cpus"`
+	HostNodes *string  `json:"hostnodes,omitempty"`
+	Memory    *float64 `json:"memory,omitempty"`
+	Policy    *string  `json:"policy,omitempty"` // One of preferred, bind, interleave.
+
+	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
+
+	raw string
+}
+
+// ParsePVEVMNUMANode reads the text of a PVEVMNUMANode.
+func ParsePVEVMNUMANode(text string) (PVEVMNUMANode, error) { return parse[PVEVMNUMANode](text) }
+
+// String returns the text that stands for v.
+func (v PVEVMNUMANode) String() string { return wire.FormatProps(v, v.raw) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (v PVEVMNUMANode) MarshalText() ([]byte, error) { return wire.MarshalProps(v, v.raw) }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (v *PVEVMNUMANode) UnmarshalText(text []byte) error {
+	*v = PVEVMNUMANode{raw: string(text)}
 	return wire.ParseProps(v.raw, v)
 }
 
