@@ -45,7 +45,7 @@ func TestWhatUsersInherit(t *testing.T) {
 	t.Parallel()
 	dir := consumer(t)
 
-	run(t, dir, "go", "vet", ".")
+	run(t, dir, "go", "vet", "./...")
 
 	modules := strings.Fields(run(t, dir, "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", "."))
 	slices.Sort(modules)
