@@ -63,7 +63,9 @@ func (c Cluster) connect() (*api, error) {
 	if id, secret, ok := strings.Cut(c.Token, "="); !ok || !strings.Contains(id, "!") || secret == "" {
 		return nil, errors.New(`the cluster's token must be of the form "user@realm!id=secret"`)
 	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.RootCAs}
+	// The server ends a connection after many a call, so that there are a lot of
+	// handshakes.
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.RootCAs, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
 	if c.Fingerprint != "" {
 		want := strings.ToLower(strings.ReplaceAll(c.Fingerprint, ":", ""))
 		if raw, err := hex.DecodeString(want); err != nil || len(raw) != sha256.Size {
@@ -72,8 +74,8 @@ func (c Cluster) connect() (*api, error) {
 		// The certificate is nobody's but this cluster's; its fingerprint is
 		// checked instead.
 		conf.InsecureSkipVerify = true
-		conf.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
-			if sum := sha256.Sum256(raw[0]); hex.EncodeToString(sum[:]) != want {
+		conf.VerifyConnection = func(state tls.ConnectionState) error {
+			if sum := sha256.Sum256(state.PeerCertificates[0].Raw); hex.EncodeToString(sum[:]) != want {
 				return errors.New("the server's certificate has another fingerprint")
 			}
 			return nil

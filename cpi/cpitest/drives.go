@@ -184,3 +184,19 @@ func (g *guest) agentFinds(cid string, h hint) (drive, error) {
 	}
 	return g.resolve(h.path)
 }
+
+// checkHint makes sure that the agent finds a disk on the drive it is on, and
+// that it would by the path alone.
+func (g *guest) checkHint(d *disk, on drive) error {
+	found, err := g.agentFinds(d.cid, d.hint)
+	if err == nil && d.hint.path != "" {
+		var byPath drive
+		if byPath, err = g.resolve(d.hint.path); err == nil && byPath.slot != on.slot {
+			found = byPath
+		}
+	}
+	if err == nil && found.slot != on.slot {
+		err = fmt.Errorf("it is %s, but the hint %s leads the agent to %s", on.slot, d.hint.text, found.slot)
+	}
+	return err
+}

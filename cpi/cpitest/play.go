@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"slices"
@@ -298,8 +299,8 @@ func (p *play) parallel(n int, f func(i int)) {
 // secretIn returns the name of a secret that stands in text in one of the forms
 // in which it may be written, or "".
 func (s *session) secretIn(text string) string {
-	for name, value := range s.secrets {
-		for _, form := range forms(value) {
+	for _, name := range slices.Sorted(maps.Keys(s.secrets)) {
+		for _, form := range forms(s.secrets[name]) {
 			if strings.Contains(text, form) {
 				return name
 			}

@@ -214,10 +214,8 @@ func (s *session) verifyDrives(o *observation, v *vm, g *guest) []error {
 		case len(on) > 1:
 			note("has %s attached twice, as %s and %s", d, on[0].slot, on[1].slot)
 		case d.hint.text != "":
-			if found, err := g.agentFinds(d.cid, d.hint); err != nil {
+			if err := g.checkHint(d, on[0]); err != nil {
 				note("%s: %w", d, err)
-			} else if found.slot != on[0].slot {
-				note("%s is %s, but the agent is sent to %s by %s", d, on[0].slot, found.slot, d.hint.text)
 			}
 		}
 	}
