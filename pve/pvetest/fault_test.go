@@ -325,3 +325,45 @@ func TestPeakInFlight(t *testing.T) {
 	c.srv.ResetRequests()
 	assert.Zero(t, c.srv.PeakInFlight("pve1"))
 }
+
+func TestEndpointsOfNodes(t *testing.T) {
+	t.Parallel()
+	c := start(t, pvetest.WithNodes("pve1", "pve2"))
+	url, err := c.srv.NodeURL("pve2")
+	require.NoError(t, err)
+	again, err := c.srv.NodeURL("pve2")
+	require.NoError(t, err)
+	assert.Equal(t, url, again)
+	_, err = c.srv.NodeURL("nope")
+	require.Error(t, err)
+	get := func(base, path string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", base+"/api2/json"+path, nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", c.headers["Authorization"])
+		return c.client.Do(req)
+	}
+	local := func(base string) string {
+		resp, err := get(base, "/cluster/status")
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		for _, name := range []string{"pve1", "pve2"} {
+			if strings.Contains(string(data), `"local":1,"name":"`+name+`"`) {
+				return name
+			}
+		}
+		return ""
+	}
+	assert.Equal(t, "pve1", local(c.srv.URL()))
+	assert.Equal(t, "pve2", local(url))
+	c.srv.SetNodeOnline("pve2", false)
+	resp, err := get(url, "/version")
+	if resp != nil {
+		resp.Body.Close()
+	}
+	require.Error(t, err)
+	c.srv.SetNodeOnline("pve1", false)
+	c.srv.SetNodeOnline("pve2", true)
+	assert.Equal(t, "pve2", local(c.srv.URL()))
+}

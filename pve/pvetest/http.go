@@ -32,6 +32,7 @@ type rawRequest struct {
 	length                int64 // of the body; -1 without Content-Length
 	body                  *bufio.Reader
 	conn                  net.Conn
+	node                  string // whose own endpoint it came to; empty for the cluster's
 }
 
 // A rawResponse is the answer to a rawRequest.
@@ -103,7 +104,7 @@ func readRequest(conn net.Conn, r *bufio.Reader) (*rawRequest, error) {
 }
 
 // serveConn serves one connection until it ends.
-func (s *Server) serveConn(conn net.Conn) {
+func (s *Server) serveConn(conn net.Conn, node string) {
 	defer conn.Close()
 	first := make([]byte, 1)
 	r := bufio.NewReader(conn)
@@ -116,9 +117,10 @@ func (s *Server) serveConn(conn net.Conn) {
 		}
 		_ = conn.SetReadDeadline(time.Time{})
 		req, err := readRequest(conn, r)
-		if err != nil {
+		if err != nil || s.shut(node) {
 			return
 		}
+		req.node = node
 		resp := s.serve(req)
 		if !s.respond(req, resp) {
 			drain(conn, r)

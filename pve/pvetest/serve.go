@@ -76,7 +76,7 @@ func (s *Server) answer(req *rawRequest, path, query string, rec *Request) *rawR
 	}
 	delete(raw, "_dc")
 	rec.params = raw
-	data, relayed, err := s.api(req.method, uri, raw, auth, up, rec)
+	data, relayed, err := s.api(req, uri, raw, auth, up, rec)
 	resp := render(format, data, err)
 	resp.relayed = relayed
 	return resp
@@ -146,7 +146,8 @@ func collect(req *rawRequest, body []byte, query string) (map[string]rawValue, *
 }
 
 // api finds and runs an operation. Faults strike around it.
-func (s *Server) api(method, uri string, raw map[string]rawValue, auth identity, up *spooled, rec *Request) (any, bool, error) {
+func (s *Server) api(req *rawRequest, uri string, raw map[string]rawValue, auth identity, up *spooled, rec *Request) (any, bool, error) {
+	method := req.method
 	parts := strings.FieldsFunc(uri, func(r rune) bool { return r == '/' })
 	op, vars := s.reg.find(method, parts)
 	if op == nil {
@@ -164,7 +165,7 @@ func (s *Server) api(method, uri string, raw map[string]rawValue, auth identity,
 	if err := s.strike(fault, false); err != nil {
 		return nil, false, err
 	}
-	data, err := s.run(op, vars, raw, auth, up, rec, fault)
+	data, err := s.run(op, req.node, vars, raw, auth, up, rec, fault)
 	if after := s.strike(fault, true); after != nil {
 		return nil, false, after
 	}
@@ -172,7 +173,7 @@ func (s *Server) api(method, uri string, raw map[string]rawValue, auth identity,
 }
 
 // run does the locked part of a call.
-func (s *Server) run(op *apidoc.Operation, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, error) {
+func (s *Server) run(op *apidoc.Operation, door string, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle()
@@ -190,7 +191,7 @@ func (s *Server) run(op *apidoc.Operation, vars map[string]string, raw map[strin
 	if err := c.allowed(raw); err != nil {
 		return nil, err
 	}
-	if err := c.reach(vars["node"]); err != nil {
+	if err := c.reach(door, vars["node"]); err != nil {
 		return nil, err
 	}
 	h := s.reg.handlers[op]
@@ -232,9 +233,12 @@ func (c *call) needsQuorum() bool {
 	return true
 }
 
-// reach finds the node that is to answer.
-func (c *call) reach(name string) error {
-	c.node = c.s.entry()
+// reach finds the node that is to answer: the one that is named, otherwise the
+// one whose endpoint the call came to.
+func (c *call) reach(door, name string) error {
+	if c.node = door; door == "" {
+		c.node = c.s.entry()
+	}
 	if name == "" {
 		return nil
 	}

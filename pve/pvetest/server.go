@@ -38,6 +38,7 @@ type Server struct {
 	log    requestLog
 	stale  *staleRows
 	closed bool
+	doors  map[string]net.Listener // the nodes' own endpoints
 
 	reg     *registry
 	dir     string // uploads and volumes with bytes
@@ -378,12 +379,19 @@ func errIncomplete(cert tls.Certificate) error {
 }
 
 func (s *Server) start(addr string) error {
+	l, err := s.listen(addr, "")
+	s.listener = l
+	return err
+}
+
+// listen serves an address: that of a node when it is named, otherwise of
+// whichever node is up.
+func (s *Server) listen(addr, node string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("pvetest: %w", err)
+		return nil, fmt.Errorf("pvetest: %w", err)
 	}
-	s.listener = l
 	config := &tls.Config{Certificates: []tls.Certificate{s.cert}, MinVersion: tls.VersionTLS12}
 	s.done.Add(1)
 	go func() {
@@ -404,19 +412,57 @@ func (s *Server) start(addr string) error {
 			s.connMu.Unlock()
 			go func() {
 				defer s.done.Done()
-				s.accept(conn, config)
+				s.accept(conn, config, node)
 				s.connMu.Lock()
 				delete(s.conns, conn)
 				s.connMu.Unlock()
 			}()
 		}
 	}()
-	return nil
+	return l, nil
+}
+
+// NodeURL is an endpoint of one node. While that node is off, connections to
+// it are closed without an answer; [Server.URL] is always answered, by the
+// first node that is up.
+func (s *Server) NodeURL(node string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Nodes[node] == nil {
+		return "", fmt.Errorf("pvetest: no node %q", node)
+	}
+	if s.closed {
+		return "", errors.New("pvetest: the cluster is closed")
+	}
+	if s.doors[node] == nil {
+		l, err := s.listen("127.0.0.1:0", node)
+		if err != nil {
+			return "", err
+		}
+		ensure(&s.doors)
+		s.doors[node] = l
+	}
+	return "https://" + s.doors[node].Addr().String(), nil
+}
+
+// shut tells whether a connection that came in by a node's own endpoint finds
+// that node switched off.
+func (s *Server) shut(node string) bool {
+	if node == "" {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state.Nodes[node] == nil || s.state.Nodes[node].Offline
 }
 
 // accept serves a new connection: TLS, or a redirect for those who speak plain
 // HTTP to the port.
-func (s *Server) accept(conn net.Conn, config *tls.Config) {
+func (s *Server) accept(conn net.Conn, config *tls.Config, node string) {
+	if s.shut(node) {
+		conn.Close()
+		return
+	}
 	first := make([]byte, 1)
 	if _, err := conn.Read(first); err != nil {
 		conn.Close()
@@ -428,7 +474,7 @@ func (s *Server) accept(conn net.Conn, config *tls.Config) {
 		conn.Close()
 		return
 	}
-	s.serveConn(tls.Server(back, config))
+	s.serveConn(tls.Server(back, config), node)
 }
 
 // A prefixConn gives back the byte that was read to tell TLS from HTTP.
@@ -460,6 +506,9 @@ func (s *Server) Close() error {
 	s.mu.Lock()
 	closed := s.closed
 	s.closed = true
+	for _, l := range s.doors {
+		_ = l.Close()
+	}
 	s.mu.Unlock()
 	if closed {
 		return nil
