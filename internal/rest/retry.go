@@ -23,6 +23,11 @@ import (
 //	every other answer               no     no      no           no       no
 //	bad certificate, ended context   no     no      no           no       no
 //
+// A write that is answered 401 is not repeated, although the server looks at the session
+// before anything else: some operations answer 401 themselves, to a wrong password or
+// code among their parameters, and would count a second attempt. The next call begins
+// with a new session.
+//
 // Safe writes are those named by [WithSafeWrites]. With several endpoints, a request
 // that was not sent goes to the next endpoint at once. The table may become more
 // careful in later versions.
