@@ -181,29 +181,6 @@ func ExampleWithFingerprint() {
 	// pinned: true
 }
 
-// Log in with a password. A second factor is asked for when the server wants one.
-func ExampleWithPassword() {
-	client, err := pve.NewClient("pve1.example.com",
-		pve.WithPassword("ops@pve", os.Getenv("PVE_PASSWORD")),
-		pve.WithTFA(func(_ context.Context, challenge pve.TFAChallenge) (pve.TFAAnswer, error) {
-			fmt.Printf("second factor of %s (%s): ", challenge.User, strings.Join(challenge.Methods, ", "))
-			var code string
-			_, err := fmt.Scanln(&code)
-			return pve.TFAAnswer{Method: "totp", Value: code}, err
-		}),
-	)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	version, err := client.GetVersion(context.Background())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(version.Release)
-}
-
 // One process logs in, another goes on with its ticket.
 func ExampleClient_Ticket() {
 	lab, err := pvetest.New(pvetest.WithRootPassword("correct horse"))
@@ -230,41 +207,6 @@ func ExampleClient_Ticket() {
 	fmt.Println(err)
 	// Output:
 	// <nil>
-}
-
-// Log in with OpenID Connect: send the user to the provider's page, and exchange what
-// comes back for a ticket.
-func ExampleClient_LoginOpenID() {
-	ctx := context.Background()
-	const redirect = "https://tool.example.com/callback"
-	anonymous, err := pve.NewClient("pve1.example.com")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	page, err := anonymous.GetOpenIDAuthURL(ctx, pve.GetOpenIDAuthURLParams{Realm: "sso", RedirectURL: redirect})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("open", page)
-
-	// The provider sends the browser to the callback with these two.
-	code, state := os.Getenv("CODE"), os.Getenv("STATE")
-	login, err := anonymous.LoginOpenID(ctx, pve.LoginOpenIDParams{Code: code, State: state, RedirectURL: redirect})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	client, err := pve.NewClient("pve1.example.com", pve.WithTicket(pve.Ticket{
-		User: login.Username, Value: login.Ticket, CSRF: login.CSRFPreventionToken, Issued: time.Now(),
-	}))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = client.GetVersion(ctx)
-	fmt.Println(err)
 }
 
 // Upload a file with a checksum, which the server compares.

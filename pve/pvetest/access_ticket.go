@@ -1,7 +1,8 @@
 package pvetest
 
 import (
-	"net/url"
+	"crypto/hmac"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -16,10 +17,19 @@ func (s *Server) SetSecondFactor(userid, code string) {
 	}
 }
 
-// challenge is what a login that needs a second factor gets instead of a
-// user's name in its ticket.
-func challenge(userid string) string {
-	return "!tfa!" + url.QueryEscape(`{"totp":true}`) + "!" + userid
+// challenge is what a login that needs a second factor gets in its ticket instead
+// of the user's name, which only the signature covers.
+const challenge = `PVE:!tfa!{"totp"%3Atrue}:`
+
+func (s *Server) halfTicket(user string) string {
+	text := challenge + fmt.Sprintf("%08X", s.clock().Unix())
+	return text + "::" + s.sign(text+" "+user)
+}
+
+func (s *Server) checkHalfTicket(ticket, user string) bool {
+	text, sig, ok := strings.Cut(ticket, "::")
+	at, is := strings.CutPrefix(text, challenge)
+	return ok && is && hmac.Equal([]byte(sig), []byte(s.sign(text+" "+user))) && s.fresh(at)
 }
 
 func ticketCreate(c *call) (any, error) {
@@ -37,7 +47,7 @@ func ticketCreate(c *call) (any, error) {
 		out["clustername"] = c.cl().Name
 	}
 	if first := c.p.str("tfa-challenge"); first != "" {
-		if data, ok := c.s.openTicket(first); !ok || data != challenge(name) || u.Factor == "" || password != "totp:"+u.Factor {
+		if !c.s.checkHalfTicket(first, name) || u.Factor == "" || password != "totp:"+u.Factor {
 			return nil, refused
 		}
 	} else if who, ok := c.s.checkTicket(password); ok {
@@ -47,7 +57,7 @@ func ticketCreate(c *call) (any, error) {
 	} else if u.Password == "" || u.Password != password {
 		return nil, refused
 	} else if u.Factor != "" {
-		out["NeedTFA"], out["ticket"] = 1, c.s.ticket(challenge(name))
+		out["NeedTFA"], out["ticket"] = 1, c.s.halfTicket(name)
 		return out, nil
 	}
 	out["ticket"] = c.s.ticket(name)

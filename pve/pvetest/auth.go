@@ -41,7 +41,7 @@ func (s *Server) authenticate(req *rawRequest, uri string) (identity, *rawRespon
 		return identity{}, bare(401, "No ticket")
 	}
 	user, ok := s.checkTicket(ticket)
-	if data, whole := s.openTicket(ticket); whole && strings.HasPrefix(data, "!tfa!") {
+	if strings.HasPrefix(ticket, challenge) {
 		return identity{}, bare(401, "No ticket") // only half a login
 	}
 	if !ok {
