@@ -150,16 +150,15 @@ func (c *Client) DeleteNodeCustomCertificate(ctx context.Context, p DeleteNodeCu
 	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/certificates/custom", &p, nil)
 }
 
-// ListNodeCertificatesInfoParams are the parameters of [Client.ListNodeCertificatesInfo].
-type ListNodeCertificatesInfoParams struct {
+// ListNodeCertificateInfoParams are the parameters of [Client.ListNodeCertificateInfo].
+type ListNodeCertificateInfoParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeCertificatesInfo calls GET /nodes/{node}/certificates/info. Open to every authenticated
-// user.
+// ListNodeCertificateInfo calls GET /nodes/{node}/certificates/info. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/certificates/info
-func (c *Client) ListNodeCertificatesInfo(ctx context.Context, p ListNodeCertificatesInfoParams) ([]NodeCertificate, error) {
+func (c *Client) ListNodeCertificateInfo(ctx context.Context, p ListNodeCertificateInfoParams) ([]NodeCertificate, error) {
 	var out []NodeCertificate
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/certificates/info", &p, &out)
 	return out, err
