@@ -24,6 +24,13 @@ func (c *Client) AllPBSTaskLog(ctx context.Context, p ListPBSTaskLogParams) iter
 	return rest.All(ctx, c.ListPBSTaskLog, p)
 }
 
+// AllPVETaskLog walks through the whole list of which [Client.ListPVETaskLog] gives a page.
+// Start says where to begin, Limit how much to ask for at a time. Pages are asked for when
+// they are needed. After an error, which comes with the zero item, the walk is over.
+func (c *Client) AllPVETaskLog(ctx context.Context, p ListPVETaskLogParams) iter.Seq2[PVETaskLogListItem, error] {
+	return rest.All(ctx, c.ListPVETaskLog, p)
+}
+
 // AllRemoteTasks walks through the whole list of which [Client.ListRemoteTasks] gives a page.
 // Start says where to begin, Limit how much to ask for at a time. Pages are asked for when
 // they are needed. After an error, which comes with the zero item, the walk is over.

@@ -3391,8 +3391,8 @@ func (c *Client) StopPVETask(ctx context.Context, p StopPVETaskParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/pve/remotes/{remote}/tasks/{upid}", &p, nil)
 }
 
-// GetPVETaskLogParams are the parameters of [Client.GetPVETaskLog].
-type GetPVETaskLogParams struct {
+// ListPVETaskLogParams are the parameters of [Client.ListPVETaskLog].
+type ListPVETaskLogParams struct {
 	Remote   string `json:"remote"`             // 2 to 32 characters.
 	UPID     UPID   `json:"upid"`               // At least 42 characters.
 	Download *bool  `json:"download,omitempty"` // Default false.
@@ -3400,30 +3400,22 @@ type GetPVETaskLogParams struct {
 	Start    *int64 `json:"start,omitempty"`    // At least 0. Default 0.
 }
 
-// GetPVETaskLog calls GET /pve/remotes/{remote}/tasks/{upid}/log. Needs Resource.Audit on
+// ListPVETaskLog calls GET /pve/remotes/{remote}/tasks/{upid}/log. Needs Resource.Audit on
 // /resource/{remote}.
 //
 //api:operation GET /pve/remotes/{remote}/tasks/{upid}/log
-func (c *Client) GetPVETaskLog(ctx context.Context, p GetPVETaskLogParams) (*PVETaskLog, error) {
-	out := new(PVETaskLog)
-	if err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/tasks/{upid}/log", &p, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+func (c *Client) ListPVETaskLog(ctx context.Context, p ListPVETaskLogParams) ([]PVETaskLogListItem, error) {
+	var out []PVETaskLogListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/pve/remotes/{remote}/tasks/{upid}/log", &p, &out)
+	return out, err
 }
 
-// PVETaskLog is the result of [Client.GetPVETaskLog].
-type PVETaskLog struct {
-	ID         string  `json:"id"`
-	Node       string  `json:"node"`
-	PID        int64   `json:"pid"`
-	PStart     int64   `json:"pstart"`
-	StartTime  int64   `json:"starttime"`
-	Status     string  `json:"status"` // One of running, stopped.
-	Type       string  `json:"type"`
-	UPID       UPID    `json:"upid"`
-	User       string  `json:"user"`
-	ExitStatus *string `json:"exitstatus,omitempty"`
+// PVETaskLogListItem is an element of the result of [Client.ListPVETaskLog].
+type PVETaskLogListItem struct {
+	N int64  `json:"n"`
+	T string `json:"t"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // GetPVETaskStatusParams are the parameters of [Client.GetPVETaskStatus].

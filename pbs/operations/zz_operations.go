@@ -279,7 +279,7 @@ var table = [...]Operation{
 	{Name: "ListLDAPRealms", Method: "GET", Path: "/config/access/ldap", Kind: "list", Needs: "Realm.Allocate on /access/domains"},
 	{Name: "ListMediaPools", Method: "GET", Path: "/config/media-pool", Kind: "list", Needs: "login and more"},
 	{Name: "ListNamespaces", Method: "GET", Path: "/admin/datastore/{store}/namespace", Kind: "list", Needs: "login and more", Parameters: "store! max-depth:integer parent"},
-	{Name: "ListNodeCertificatesInfo", Method: "GET", Path: "/nodes/{node}/certificates/info", Kind: "list", Needs: "Sys.Modify on /system/certificates", Parameters: "node!"},
+	{Name: "ListNodeCertificateInfo", Method: "GET", Path: "/nodes/{node}/certificates/info", Kind: "list", Needs: "Sys.Modify on /system/certificates", Parameters: "node!"},
 	{Name: "ListNodeJournal", Method: "GET", Path: "/nodes/{node}/journal", Kind: "list", Needs: "Sys.Audit on /system/log", Parameters: "node! endcursor lastentries:integer since:integer startcursor until:integer"},
 	{Name: "ListNodeNetworks", Method: "GET", Path: "/nodes/{node}/network", Kind: "list", Needs: "Sys.Audit on /system/network/interfaces", Parameters: "node!"},
 	{Name: "ListNodeRRD", Method: "GET", Path: "/nodes/{node}/rrd", Kind: "list", Needs: "Sys.Audit on /system/status", Parameters: "node! cf! timeframe!"},

@@ -498,7 +498,7 @@ var table = [...]Operation{
 	{Name: "ListNodeCapabilitiesQemuCPU", Method: "GET", Path: "/nodes/{node}/capabilities/qemu/cpu", Kind: "list", Needs: "login and more", Parameters: "node! arch@9.1"},
 	{Name: "ListNodeCapabilitiesQemuCPUFlags", Method: "GET", Path: "/nodes/{node}/capabilities/qemu/cpu-flags", Kind: "list", Since: "9.1", Needs: "login", Parameters: "node! accel@9.2 arch"},
 	{Name: "ListNodeCapabilitiesQemuMachines", Method: "GET", Path: "/nodes/{node}/capabilities/qemu/machines", Kind: "list", Needs: "login", Parameters: "node! arch@9.1"},
-	{Name: "ListNodeCertificatesInfo", Method: "GET", Path: "/nodes/{node}/certificates/info", Kind: "list", Needs: "login", Parameters: "node!"},
+	{Name: "ListNodeCertificateInfo", Method: "GET", Path: "/nodes/{node}/certificates/info", Kind: "list", Needs: "login", Parameters: "node!"},
 	{Name: "ListNodeFirewallLog", Method: "GET", Path: "/nodes/{node}/firewall/log", Kind: "list", Needs: "Sys.Syslog on /nodes/{node}", Parameters: "node! limit:integer since:integer start:integer until:integer"},
 	{Name: "ListNodeFirewallRules", Method: "GET", Path: "/nodes/{node}/firewall/rules", Kind: "list", Needs: "Sys.Audit on /nodes/{node}", Parameters: "node!"},
 	{Name: "ListNodeJournal", Method: "GET", Path: "/nodes/{node}/journal", Kind: "list", Needs: "Sys.Syslog on /nodes/{node}", Parameters: "node! endcursor lastentries:integer since:integer startcursor until:integer"},
