@@ -115,18 +115,26 @@ func (c *CPI) within(ctx context.Context) (context.Context, context.CancelFunc) 
 	if c.cfg.CallTimeout <= 0 {
 		return context.WithCancel(ctx)
 	}
+	ctx = context.WithValue(ctx, limitKey{}, c.cfg.CallTimeout)
 	return context.WithTimeoutCause(ctx, c.cfg.CallTimeout,
 		fmt.Errorf("call_timeout of %s is over: %w", c.cfg.CallTimeout, context.DeadlineExceeded))
 }
 
-// cleanupTime is what undoing a failed call may take after the time for the call
-// itself is over.
+// cleanupTime is what undoing a failed call may take at most after the time for
+// the call itself is over. It never gets longer than the call.
 const cleanupTime = 10 * time.Minute
+
+// limitKey finds the time limit of a call in its context.
+type limitKey struct{}
 
 // afterwards returns a context for undoing what was begun, which goes on when the
 // call's own context has ended.
 func afterwards(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	limit := cleanupTime
+	if call, ok := ctx.Value(limitKey{}).(time.Duration); ok {
+		limit = min(limit, call)
+	}
+	return context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("undoing took longer than %s: %w", limit, context.DeadlineExceeded))
 }
 
 // call makes one API request within its own time limit.

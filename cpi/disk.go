@@ -304,7 +304,8 @@ func (c *CPI) destroyHolder(ctx context.Context, cid rpc.DiskCID, holder guest, 
 
 // retryable marks a CloudError as one that passes.
 func retryable(err error) error {
-	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Class() == rpc.ClassCloudError {
+	lasts := errors.Is(err, pve.ErrPermission) || errors.Is(err, pve.ErrAuthentication) || errors.Is(err, pve.ErrNotAPI)
+	if e, ok := errors.AsType[*rpc.Error](err); ok && e.Class() == rpc.ClassCloudError && !lasts {
 		return e.OKToRetry(true)
 	}
 	return err

@@ -47,7 +47,7 @@ func (c *CPI) explain(err error, what string, needs ...need) error {
 	case errors.Is(err, pve.ErrDigestMismatch), errors.Is(err, pve.ErrNodeUnreachable), errors.Is(err, pve.ErrProxy),
 		errors.Is(err, pve.ErrNoAnswer), errors.Is(err, pve.ErrNotSent), errors.Is(err, pve.ErrTimeout), errors.Is(err, pve.ErrWorkerStart):
 		return rpc.CloudError("%s: %w", what, err).OKToRetry(true)
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), fromGateway(err):
 		return rpc.CloudError("%s: %w", what, err).OKToRetry(true)
 	}
 	return rpc.CloudError("%s: %w", what, err)
@@ -105,9 +105,16 @@ func unsettled(err error) bool {
 	}
 	if e, ok := errors.AsType[*pve.Error](err); ok {
 		// 596: the connection between two nodes broke, at whatever point.
-		return e.Status == 596 || e.Status == 502
+		return e.Status == 596 || fromGateway(err)
 	}
 	return errors.Is(err, context.DeadlineExceeded)
+}
+
+// fromGateway reports whether a proxy between the CPI and the cluster answered that
+// it did not get an answer itself.
+func fromGateway(err error) bool {
+	e, ok := errors.AsType[*pve.Error](err)
+	return ok && (e.Status == 502 || e.Status == 503 || e.Status == 504)
 }
 
 // nodeFault reports whether err is about the node, so that another node may well

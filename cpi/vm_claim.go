@@ -285,12 +285,29 @@ func (c *CPI) stop(ctx context.Context, g guest) error {
 	if errors.Is(err, pve.ErrNotRunning) {
 		return nil
 	}
-	return err
+	return c.orGone(ctx, g, err)
 }
 
 // destroy removes a stopped guest, its own disks and what refers to it.
 func (c *CPI) destroy(ctx context.Context, g guest) error {
-	return perform(ctx, c, c.pve.DeleteVM, pve.DeleteVMParams{Node: g.node, VMID: g.vmid, Purge: new(true)})
+	err := perform(ctx, c, c.pve.DeleteVM, pve.DeleteVMParams{Node: g.node, VMID: g.vmid, Purge: new(true)})
+	return c.orGone(ctx, g, err)
+}
+
+// orGone tells a refusal for lack of a privilege from a guest that is gone, by a
+// request whose answer was lost or by somebody else: a guest's privileges go with
+// it, before it has gone altogether.
+func (c *CPI) orGone(ctx context.Context, g guest, err error) error {
+	for try := 0; errors.Is(err, pve.ErrPermission) && !isTaskError(err); try++ {
+		_, taken := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(g.vmid)})
+		if taken == nil {
+			return fmt.Errorf("%s: %w", g, pve.ErrNotFound)
+		}
+		if !errors.Is(taken, pve.ErrGuestExists) || try == 3 || pause(ctx, try+2) != nil {
+			break
+		}
+	}
+	return err
 }
 
 // leftBehindText introduces what could not be undone.

@@ -237,7 +237,10 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 	undo, cancel := afterwards(ctx)
 	defer cancel()
 	err = c.undo(undo, err, g)
-	if gone := c.deleteVolume(undo, pl.node, isoVolume); gone != nil && (uploaded == nil || unsettled(uploaded)) {
+	if strings.Contains(err.Error(), leftBehindText) {
+		// The guest refers to the ISO.
+		err = leftBehind(err, "volume "+isoVolume)
+	} else if gone := c.deleteVolume(undo, pl.node, isoVolume); gone != nil && (uploaded == nil || unsettled(uploaded)) {
 		c.log.Printf("undo: %s: %v", isoVolume, gone)
 		err = leftBehind(err, "volume "+isoVolume)
 	}
