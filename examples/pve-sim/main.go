@@ -4,6 +4,18 @@
 //
 // It prints the endpoint, an API token of root@pam and the certificate's
 // fingerprint, one a line, and serves until it is interrupted.
+//
+// A new cluster can start with more than its nodes; -seed names a file such as
+//
+//	{
+//	  "storages": {"thin": {"type": "lvmthin", "nodes": ["pve2"]}},
+//	  "pools":    ["bosh"],
+//	  "roles":    {"CPI": ["VM.Allocate", "VM.Audit"]},
+//	  "tokens":   {"bosh@pve!cpi": {"secret": "s3cret", "privsep": false}},
+//	  "acl":      [{"path": "/pool/bosh", "who": "bosh@pve", "role": "CPI"}],
+//	  "options":  {"next-id": "lower=200"},
+//	  "vms":      {"100": {"config": {"name": "web", "virtio0": "local:8"}}}
+//	}
 package main
 
 import (
@@ -60,7 +72,7 @@ The password of root@pam is "proxmox".
 		listen   = flags.String("listen", "127.0.0.1:0", "`address` to listen on; port 0 takes a free one")
 		state    = flags.String("state", "", "`directory` that keeps the cluster, its certificate and its uploads; without it nothing is kept")
 		nodes    = flags.String("nodes", "pve1", "comma-separated `names` of the nodes of a new cluster")
-		seed     = flags.String("seed", "", "JSON `file` with the storages, pools, roles, tokens, permissions and options of a new cluster (see Seed in this program's source)")
+		seed     = flags.String("seed", "", "JSON `file` with the storages, pools, roles, tokens, permissions and options of a new cluster (this program's documentation has an example)")
 		asJSON   = flags.Bool("json", false, "print one JSON object instead of lines")
 		taskTime = flags.Duration("task-time", 0, "how long tasks take; 0 means they are done at once")
 		workers  = flags.Int("workers", 0, "API workers a node has; 0 means no limit")
