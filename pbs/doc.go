@@ -49,6 +49,18 @@
 // DownloadBackupFile and its like return a [Download] that the caller closes;
 // UploadBackupLog streams an [Upload] from any reader.
 //
+// # Lists, rights and versions
+//
+// Methods that begin with All walk through lists that come in pages:
+//
+//	for task, err := range client.AllTasks(ctx, pbs.ListTasksParams{Node: "localhost"}) {
+//
+// [WithMeta] makes a call and returns also what stands beside the data in the answer, such
+// as the length of the list and the digest of a configuration. [Privileges] tells what an
+// operation needs, [Client.CheckPrivileges] what the client lacks for it and on which path.
+// [Client.Version] asks for the server's version. A call that the server does not know
+// fails with an [ErrUnknownToServer]. Package pbs/operations lists all operations.
+//
 // # Everything else
 //
 // [Client.Do] calls any path, also one that a newer server has and this package has not.

@@ -37,6 +37,18 @@
 // with the remote's name before it where the task runs on a remote. [Client.WaitTask]
 // waits for its end. A task that failed is a [*TaskError] with the last lines of its log.
 //
+// # Lists, rights and versions
+//
+// Methods that begin with All walk through lists that come in pages:
+//
+//	for task, err := range client.AllRemoteTasks(ctx, pdm.ListRemoteTasksParams{}) {
+//
+// [WithMeta] makes a call and returns also what stands beside the data in the answer, such
+// as the length of the list and the digest of a configuration. [Privileges] tells what an
+// operation needs, [Client.CheckPrivileges] what the client lacks for it and on which path.
+// [Client.Version] asks for the server's version. A call that the server does not know
+// fails with an [ErrUnknownToServer]. Package pdm/operations lists all operations.
+//
 // # Everything else
 //
 // [Client.Do] calls any path, also one that a newer server has and this package has not.

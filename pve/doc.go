@@ -74,14 +74,68 @@
 //		_, err = client.WaitTask(ctx, upid)
 //	}
 //
+// The callbacks of [WithTaskLog] and [WithTaskProgress] follow it meanwhile. When the
+// context ends first, the task runs on, and the error is a [*TaskWaitError] that names it.
+//
+// A VMID is only free until someone else takes it. [Client.CreateVMWithNextID],
+// [Client.CloneVMWithNextID] and their like for containers take the next free one and try
+// again when they lose it.
+//
+// # Lists
+//
+// List methods with the parameters Start and Limit give a page. For each there is a method
+// that begins with All and walks through the whole list, asking for pages as it goes:
+//
+//	for task, err := range client.AllTasks(ctx, pve.ListTasksParams{Node: "pve1"}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(task.UPID)
+//	}
+//
+// [WithMeta] makes a call and returns also how long the whole list is.
+//
 // # Uploads, downloads and consoles
 //
 // UploadToStorage streams an [Upload] from any reader. DownloadFileRestoreEntry returns a
 // [Download] that the caller closes, and GetVMVNCWebSocket a [net.Conn].
 //
+//	upid, err := client.UploadToStorage(ctx,
+//		pve.UploadToStorageParams{Node: "pve1", Storage: "local", Content: "iso", Filename: "x.iso"},
+//		pve.Upload{Body: file, Checksum: "sha256"})
+//
+// A file or another seekable reader is sent from where it stands to its end, and may be
+// sent again when the connection fails before anything arrived. Of other readers, Size
+// says the length; without it, the body is kept on disk until its length is known, as the
+// server takes no upload of unknown length.
+//
+// # Rights and versions
+//
+// [Privileges] tells what an operation needs, [Client.CheckPrivileges] what the client
+// lacks for it and on which path. [Client.Version] asks for the server's version, and
+// [Since] tells which releases have an operation or a parameter. A call that the server
+// does not know fails with an [ErrUnknownToServer] that says since when it would.
+//
+// Package pve/operations lists all operations with their parameters, for command lines
+// and the like.
+//
+// # Testing
+//
+// Package pve/pvetest simulates a cluster to test against: it has its own nodes, storages,
+// guests, tasks and permissions, answers like the real thing, and fails where it is told to.
+//
+//	func TestDeploy(t *testing.T) {
+//		lab := pvetest.RunT(t)
+//		lab.AddVM(9000, pvetest.VM{})
+//		lab.FailNext("POST /nodes/pve1/qemu/9000/clone", 500, "got no worker upid - start worker failed")
+//		id, secret := lab.RootToken()
+//		client, err := pve.NewClient(lab.URL(), pve.WithAPIToken(id, secret), pve.WithRootCAs(lab.CertPool()))
+//		…
+//	}
+//
 // # Everything else
 //
-// [Client.Do] calls any path, also one that a newer server has and this package has not.
-// [All] walks through lists that come in pages. Package pve/pvetest simulates a cluster
-// to test against.
+// [Client.Do] calls any path, also one that a newer server has and this package has not,
+// with the same encoding, errors and repetitions; [Client.DoUpload], [Client.DoDownload]
+// and [Client.DoWebSocket] do the same for streams.
 package pve
