@@ -35,14 +35,18 @@ func TestRequests(t *testing.T) {
 		form   string
 		json   string // in place of a form
 	}{
-		{name: "flags, numbers and a list of what to delete, rows 26 and 45", call: update(pve.UpdateVMConfigParams{OnBoot: new(true), Protection: new(false), Memory: &pve.VMMemory{Current: 1048576}, Delete: []string{"net1", "ipconfig1"}}),
-			target: config, form: "delete=net1%2Cipconfig1&memory=1048576&onboot=1&protection=0"},
+		{
+			name: "flags, numbers and a list of what to delete, rows 26 and 45", call: update(pve.UpdateVMConfigParams{OnBoot: new(true), Protection: new(false), Memory: &pve.VMMemory{Current: 1048576}, Delete: []string{"net1", "ipconfig1"}}),
+			target: config, form: "delete=net1%2Cipconfig1&memory=1048576&onboot=1&protection=0",
+		},
 		{name: "hundred gigabytes, row 8", call: func(ctx context.Context, c *pve.Client) error {
 			_, err := c.ResizeVM(ctx, pve.ResizeVMParams{Node: "pve1", VMID: 100, Disk: "scsi0", Size: pve.FormatSize(100 << 30)})
 			return err
 		}, target: "PUT /nodes/pve1/qemu/100/resize", form: "disk=scsi0&size=100G"},
-		{name: "large and small numbers, row 8", call: update(pve.UpdateVMConfigParams{CPULimit: new(100.0), MigrateDowntime: new(1e-05), Balloon: new(int64(10000000))}),
-			target: config, form: "balloon=10000000&cpulimit=100&migrate_downtime=0.00001"},
+		{
+			name: "large and small numbers, row 8", call: update(pve.UpdateVMConfigParams{CPULimit: new(100.0), MigrateDowntime: new(1e-05), Balloon: new(int64(10000000))}),
+			target: config, form: "balloon=10000000&cpulimit=100&migrate_downtime=0.00001",
+		},
 		{name: "false is not left out, row 25", call: func(ctx context.Context, c *pve.Client) error {
 			_, err := c.CreateUserToken(ctx, pve.CreateUserTokenParams{UserID: "ops@pve", TokenID: "ci", PrivSep: new(false), Expire: new(int64(0))})
 			return err
@@ -68,8 +72,10 @@ func TestRequests(t *testing.T) {
 		{name: "set to nothing, row 44", call: update(pve.UpdateVMConfigParams{VMStateStorage: new("")}), target: config, form: "vmstatestorage="},
 		{name: "deleted, row 44", call: update(pve.UpdateVMConfigParams{Delete: []string{"vmstatestorage"}}), target: config, form: "delete=vmstatestorage"},
 		{name: "no tags at all, row 44", call: update(pve.UpdateVMConfigParams{Tags: []string{}}), target: config, form: "tags="},
-		{name: "keys of a machine are encoded twice, row 46", call: update(pve.UpdateVMConfigParams{SSHKeys: []string{"ssh-ed25519 AAAAC3Nz+abc/def= ops@example:1", "ssh-rsa B!*'()~\n"}}), target: config,
-			form: "sshkeys=ssh-ed25519%2520AAAAC3Nz%252Babc%252Fdef%253D%2520ops%2540example%253A1%250Assh-rsa%2520B%2521%252A%2527%2528%2529~"},
+		{
+			name: "keys of a machine are encoded twice, row 46", call: update(pve.UpdateVMConfigParams{SSHKeys: []string{"ssh-ed25519 AAAAC3Nz+abc/def= ops@example:1", "ssh-rsa B!*'()~\n"}}), target: config,
+			form: "sshkeys=ssh-ed25519%2520AAAAC3Nz%252Babc%252Fdef%253D%2520ops%2540example%253A1%250Assh-rsa%2520B%2521%252A%2527%2528%2529~",
+		},
 		{name: "keys of a container are not, row 47", call: func(ctx context.Context, c *pve.Client) error {
 			_, err := c.CreateContainer(ctx, pve.CreateContainerParams{Node: "pve1", VMID: 300, OSTemplate: "local:vztmpl/a.tar.zst", SSHPublicKeys: new("ssh-ed25519 AAAAC3Nz+abc/def= ops@example:1")})
 			return err

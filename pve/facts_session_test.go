@@ -243,8 +243,10 @@ func TestCookiesOfAllProducts(t *testing.T) {
 		call   func(ctx context.Context, endpoint string) error
 	}{
 		{name: "pbs", login: resttest.ReplyData(`{"username":"ops@pbs","ticket":"PBS:ops@pbs:6FFFFFFF::c2ln","CSRFPreventionToken":"c"}`), cookie: "PBSAuthCookie=PBS%3Aops%40pbs%3A6FFFFFFF%3A%3Ac2ln", call: pbsVersion},
-		{name: "pdm, ticket in a cookie", cookie: "__Host-PDMAuthCookie=PDM:ops@pbs:6FFFFFFF::c2ln", call: pdmVersion,
-			login: strings.Replace(resttest.ReplyData(`{"username":"ops@pbs","ticket-info":"PDM:ops@pbs:6FFFFFFF","CSRFPreventionToken":"c"}`), "\r\n\r\n", "\r\nSet-Cookie: __Host-PDMAuthCookie=PDM:ops@pbs:6FFFFFFF::c2ln; Secure; SameSite=Lax; HttpOnly; Path=/;\r\n\r\n", 1)},
+		{
+			name: "pdm, ticket in a cookie", cookie: "__Host-PDMAuthCookie=PDM:ops@pbs:6FFFFFFF::c2ln", call: pdmVersion,
+			login: strings.Replace(resttest.ReplyData(`{"username":"ops@pbs","ticket-info":"PDM:ops@pbs:6FFFFFFF","CSRFPreventionToken":"c"}`), "\r\n\r\n", "\r\nSet-Cookie: __Host-PDMAuthCookie=PDM:ops@pbs:6FFFFFFF::c2ln; Secure; SameSite=Lax; HttpOnly; Path=/;\r\n\r\n", 1),
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -44,8 +44,10 @@ func TestEndsOfTasks(t *testing.T) {
 		}},
 		{name: "unknown at first, row 90", looks: []string{unknownTask, unknownTask, resttest.ReplyData(running), taskStatus("OK")}},
 		{name: "import that failed, row 89", looks: []string{taskStatus("import failed: unable to open '/var/tmp/pveupload-x' - No such file or directory")}, exit: "import failed: unable to open '/var/tmp/pveupload-x' - No such file or directory", is: pve.ErrNotFound},
-		{name: "device that was not plugged in, row 100", looks: []string{taskStatus("400 Parameter verification failed. scsi3: hotplug problem - duplicate property")},
-			exit: "400 Parameter verification failed. scsi3: hotplug problem - duplicate property", is: pve.ErrInvalidParameter, params: map[string]string{"scsi3": "hotplug problem - duplicate property"}},
+		{
+			name: "device that was not plugged in, row 100", looks: []string{taskStatus("400 Parameter verification failed. scsi3: hotplug problem - duplicate property")},
+			exit: "400 Parameter verification failed. scsi3: hotplug problem - duplicate property", is: pve.ErrInvalidParameter, params: map[string]string{"scsi3": "hotplug problem - duplicate property"},
+		},
 		{name: "lock, row 68", looks: []string{taskStatus("can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout")}, exit: "can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout", is: pve.ErrLocked},
 		{name: "not known, row 95", looks: []string{taskStatus("unexpected status")}, exit: "unexpected status", is: pve.ErrTaskUnknown},
 		{name: "log that cannot be read, row 95", looks: []string{taskStatus("unable to get last line from task log - no such file")}, exit: "unable to get last line from task log - no such file", is: pve.ErrTaskUnknown},
@@ -201,17 +203,27 @@ func TestGuestAgents(t *testing.T) {
 		is      error
 		message string
 	}{
-		{name: "Windows, row 104", read: interfaces, answer: resttest.ReplyData(`{"result":[{"name":"Ethernet","ip-addresses":[{"ip-address":"fe80::1%3","ip-address-type":"ipv6","prefix":-1},{"ip-address":"192.0.2.1","ip-address-type":"ipv4","prefix":"24"}]}]}`),
-			want: []any{row{"Ethernet", nil, 2}, row{"fe80::1%3", "ipv6", int64(-1)}, row{"192.0.2.1", "ipv4", int64(24)}}},
-		{name: "interface without addresses, row 105", read: interfaces, answer: resttest.ReplyData(`{"result":[{"name":"eth0","hardware-address":"bc:24:11:00:00:01"},{"name":"lo","ip-addresses":null},{"name":"x","ip-addresses":[]}]}`),
-			want: []any{row{"eth0", "bc:24:11:00:00:01", 0}, row{"lo", nil, 0}, row{"x", nil, 0}}},
-		{name: "command that is switched off, row 104", read: interfaces, answer: resttest.ReplyData(`{"result":{"error":{"class":"CommandDisabled","desc":"Command guest-network-get-interfaces has been disabled"}}}`),
-			is: pve.ErrNotImplemented, message: "Command guest-network-get-interfaces has been disabled"},
-		{name: "command that the agent does not know", read: one((*pve.Client).VMAgentFSTrim, func(r *pve.VMAgentFSTrimResult) any { return r }),
-			answer: resttest.ReplyData(`{"result":{"error":{"class":"CommandNotFound","desc":"The command guest-fstrim has not been found"}}}`), is: pve.ErrNotImplemented, message: "The command guest-fstrim has not been found"},
+		{
+			name: "Windows, row 104", read: interfaces, answer: resttest.ReplyData(`{"result":[{"name":"Ethernet","ip-addresses":[{"ip-address":"fe80::1%3","ip-address-type":"ipv6","prefix":-1},{"ip-address":"192.0.2.1","ip-address-type":"ipv4","prefix":"24"}]}]}`),
+			want: []any{row{"Ethernet", nil, 2}, row{"fe80::1%3", "ipv6", int64(-1)}, row{"192.0.2.1", "ipv4", int64(24)}},
+		},
+		{
+			name: "interface without addresses, row 105", read: interfaces, answer: resttest.ReplyData(`{"result":[{"name":"eth0","hardware-address":"bc:24:11:00:00:01"},{"name":"lo","ip-addresses":null},{"name":"x","ip-addresses":[]}]}`),
+			want: []any{row{"eth0", "bc:24:11:00:00:01", 0}, row{"lo", nil, 0}, row{"x", nil, 0}},
+		},
+		{
+			name: "command that is switched off, row 104", read: interfaces, answer: resttest.ReplyData(`{"result":{"error":{"class":"CommandDisabled","desc":"Command guest-network-get-interfaces has been disabled"}}}`),
+			is: pve.ErrNotImplemented, message: "Command guest-network-get-interfaces has been disabled",
+		},
+		{
+			name: "command that the agent does not know", read: one((*pve.Client).VMAgentFSTrim, func(r *pve.VMAgentFSTrimResult) any { return r }),
+			answer: resttest.ReplyData(`{"result":{"error":{"class":"CommandNotFound","desc":"The command guest-fstrim has not been found"}}}`), is: pve.ErrNotImplemented, message: "The command guest-fstrim has not been found",
+		},
 		{name: "refusal without a class", read: interfaces, answer: resttest.ReplyData(`{"result":{"error":{"desc":"out of order"}}}`), message: "out of order"},
-		{name: "command that is switched off, refused by the server", read: interfaces, answer: refuse(500, "Agent error: The command guest-exec has been disabled for this instance"),
-			is: pve.ErrNotImplemented, message: "Agent error: The command guest-exec has been disabled for this instance"},
+		{
+			name: "command that is switched off, refused by the server", read: interfaces, answer: refuse(500, "Agent error: The command guest-exec has been disabled for this instance"),
+			is: pve.ErrNotImplemented, message: "Agent error: The command guest-exec has been disabled for this instance",
+		},
 		{name: "file system that could not be trimmed", read: one((*pve.Client).VMAgentFSTrim, func(r *pve.VMAgentFSTrimResult) any {
 			return short(len(r.Result.Paths), r.Result.Paths[0].Error, r.Result.Paths[1].Trimmed)
 		}), answer: resttest.ReplyData(`{"result":{"paths":[{"path":"/","error":"read-only"},{"path":"/srv","trimmed":"1e9"}]}}`), want: row{2, "read-only", uint64(1e9)}},
