@@ -23,6 +23,7 @@ import (
 func main() {
 	config := flag.String("configFile", "", "JSON `file` with the configuration; without it everything comes from the request's context")
 	privileges := flag.Bool("privileges", false, "print what the API token must be allowed, for the configuration if one is given, and exit")
+	audit := flag.Bool("audit", false, "list what calls that were killed have left on the cluster of the configuration, and exit; nothing is changed")
 	flag.Usage = func() { usage(flag.CommandLine.Output()) }
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -37,6 +38,13 @@ func main() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
+	if *audit {
+		if err := printAudit(ctx, os.Stdout, *config); err != nil {
+			fmt.Fprintln(os.Stderr, "proxmox-cpi:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	open := cpi.Factory(*config)
 	// BOSH asks for info before nearly every call, so info does without what it
 	// does not need; watching signals takes a tenth of its time.
