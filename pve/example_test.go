@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -263,29 +261,4 @@ func ExampleWithEndpoints() {
 	fmt.Println("no connection has been opened yet")
 	// Output:
 	// no connection has been opened yet
-}
-
-// A console is a net.Conn.
-func ExampleClient_GetVMVNCWebSocket() {
-	client, err := pve.NewClient("pve1.example.com", pve.WithPassword("root@pam", os.Getenv("PVE_PASSWORD")))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := context.Background()
-	proxy, err := client.CreateVMVNCProxy(ctx, pve.CreateVMVNCProxyParams{Node: "pve1", VMID: 101, WebSocket: new(true)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	console, err := client.GetVMVNCWebSocket(ctx, pve.GetVMVNCWebSocketParams{Node: "pve1", VMID: 101, Port: proxy.Port, VNCTicket: proxy.Ticket})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer console.Close()
-	greeting := make([]byte, 12)
-	if _, err := io.ReadFull(console, greeting); err == nil {
-		fmt.Printf("%q\n", greeting)
-	}
 }
