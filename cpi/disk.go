@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
@@ -115,7 +116,7 @@ func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) 
 	if allFull(refused) {
 		fail = rpc.NoDiskSpace
 	}
-	return "", store{}, fail("create_disk: there is no place for %d MiB: %s", size, joinRefusals(refused))
+	return "", store{}, fail("create_disk: there is no place for %d MiB: %s", size, joinRefusals(refused)).OKToRetry(merged(refused).passes)
 }
 
 // makeHolder makes the guest of a disk. The flags follow the allocation: a drive
@@ -224,6 +225,25 @@ type volume struct {
 	size  int64 // bytes
 }
 
+// factVM is the fact in a holder's note that names the VM the disk was attached to
+// when its metadata was set, which is right after it was attached.
+const factVM = "vm"
+
+// lastVM finds the VM that the disk was last known to be attached to, unless it is
+// one of those that carry the disk's tag: its tags may have been edited by hand.
+func (vol volume) lastVM(v *view, users []guest) (guest, bool) {
+	_, n, _ := parseNote(vol.conf.description)
+	cid, err := parseVMCID(rpc.VMCID(n.Facts[factVM]))
+	if err != nil {
+		return guest{}, false
+	}
+	g, ok := v.guestByID(cid.VMID)
+	if !ok || slices.ContainsFunc(users, func(u guest) bool { return u.vmid == g.vmid }) {
+		return guest{}, false
+	}
+	return g, true
+}
+
 // needDisk finds a disk that the call cannot do without.
 func (c *CPI) needDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder guest, users []guest, err error) {
 	holder, ok, users, err := c.findDisk(ctx, v, cid)
@@ -264,6 +284,11 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 	vol, there, _, err := c.holderVolume(ctx, cid, holder)
 	if err != nil {
 		return retryable(err)
+	}
+	if last, ok := vol.lastVM(v, users); ok {
+		if err := c.refuseAttached(ctx, cid, []guest{last}); err != nil {
+			return err
+		}
 	}
 	if !there {
 		c.log.Printf("disk %s: its volume is gone already", cid)
@@ -325,7 +350,9 @@ func (c *CPI) refuseAttached(ctx context.Context, cid rpc.DiskCID, users []guest
 		if d, ok := conf.serial(string(cid)); ok {
 			return rpc.CloudError("disk %s is attached to VM %s (%s, %s): detach it first", cid, cmp.Or(vmCIDOf(conf.tags), conf.name), u, d.slot)
 		}
-		c.log.Printf("%s carries the tag of disk %s, but does not have the disk", u, cid)
+		if hasTags(conf.tags, string(cid)) {
+			c.log.Printf("%s carries the tag of disk %s, but does not have the disk", u, cid)
+		}
 	}
 	return nil
 }
@@ -351,9 +378,13 @@ func (c *CPI) SetDiskMetadata(ctx context.Context, cid rpc.DiskCID, metadata rpc
 	if err != nil {
 		return err
 	}
-	holder, _, err := c.needDisk(ctx, v, cid)
+	holder, users, err := c.needDisk(ctx, v, cid)
 	if err != nil {
 		return err
+	}
+	facts := map[string]string{}
+	if len(users) == 1 {
+		facts[factVM] = vmCIDOf(users[0].tags)
 	}
 	own := ownershipTags(tagDisk, string(cid), c.director)
 	for _, tag := range holder.tags {
@@ -361,7 +392,7 @@ func (c *CPI) SetDiskMetadata(ctx context.Context, cid rpc.DiskCID, metadata rpc
 			own = append(own, tag)
 		}
 	}
-	err = c.setMetadata(ctx, holder, own, metadata)
+	err = c.setMetadata(ctx, holder, own, metadata, facts)
 	return c.explain(err, fmt.Sprintf("set the metadata of disk %s", cid), need{"VM.Config.Options", fmt.Sprintf("/vms/%d", holder.vmid)})
 }
 

@@ -157,6 +157,21 @@ func TestDiskWithoutItsTagsIsFoundAgain(t *testing.T) {
 	assert.Contains(t, b.log.String(), "had lost its tags")
 }
 
+func TestDeleteDiskOfAVMThatLostItsTags(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := t.Context()
+	vm, id := b.vm(b.stemcell())
+	disk := b.disk(vm)
+	_, err := b.AttachDisk(ctx, vm, disk)
+	require.NoError(t, err)
+	require.NoError(t, b.SetDiskMetadata(ctx, disk, rpc.Metadata{"deployment": "dep"}))
+	require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { delete(g.Config, "tags") }))
+	class(t, b.DeleteDisk(ctx, disk), rpc.ClassCloudError, "is attached to VM", strconv.Itoa(id))
+	require.NoError(t, b.DetachDisk(ctx, vm, disk))
+	require.NoError(t, b.DeleteDisk(ctx, disk))
+}
+
 func TestCopiesOfGuestsAreNoDisks(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)

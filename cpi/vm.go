@@ -150,13 +150,13 @@ func (c *CPI) SetVMMetadata(ctx context.Context, vm rpc.VMCID, metadata rpc.Meta
 	if err != nil {
 		return err
 	}
-	err = c.setMetadata(ctx, g, ownershipTags(tagVM, cid.String(), c.director), metadata)
+	err = c.setMetadata(ctx, g, ownershipTags(tagVM, cid.String(), c.director), metadata, nil)
 	return c.explain(err, fmt.Sprintf("set the metadata of VM %s", cid), need{"VM.Config.Options", fmt.Sprintf("/vms/%d", g.vmid)})
 }
 
-// setMetadata writes metadata into a guest's tags and description, unless they
-// say so already.
-func (c *CPI) setMetadata(ctx context.Context, g guest, ownership []string, metadata rpc.Metadata) error {
+// setMetadata writes metadata into a guest's tags and description, and facts
+// beside it, unless they say so already.
+func (c *CPI) setMetadata(ctx context.Context, g guest, ownership []string, metadata rpc.Metadata, facts map[string]string) error {
 	tags, dropped := metadataTags(metadata)
 	if len(dropped) > 0 {
 		c.log.Printf("no tags for %s, which stand in the description alone", strings.Join(dropped, ", "))
@@ -172,7 +172,7 @@ func (c *CPI) setMetadata(ctx context.Context, g guest, ownership []string, meta
 			}
 		}
 		newTags := retag(conf.tags, own, n.Tags, tags)
-		n.Metadata, n.Tags = maps.Clone(metadata), tags
+		n.Metadata, n.Tags, n.Facts = maps.Clone(metadata), tags, mergeTags(n.Facts, facts)
 		description, cut := n.describe(text)
 		if cut {
 			c.log.Printf("the metadata is longer than a description can be and was shortened")
