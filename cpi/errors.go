@@ -110,6 +110,13 @@ func unsettled(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded)
 }
 
+// mayHaveBegun reports whether a task that ended with err, or nil, may have been
+// begun: it was not refused.
+func mayHaveBegun(err error) bool {
+	_, waited := errors.AsType[*pve.TaskWaitError](err)
+	return err == nil || waited || isTaskError(err) || unsettled(err)
+}
+
 // fromGateway reports whether a proxy between the CPI and the cluster answered that
 // it did not get an answer itself.
 func fromGateway(err error) bool {

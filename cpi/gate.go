@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,7 +85,7 @@ func nodeOf(params any) string {
 // to a limit.
 const (
 	lookAgain     = 5 * time.Millisecond
-	lookAgainMost = 100 * time.Millisecond
+	lookAgainMost = 400 * time.Millisecond
 )
 
 func (g gate) enter(ctx context.Context, node string) (leave func(), err error) {
@@ -96,7 +97,7 @@ func (g gate) enter(ctx context.Context, node string) (leave func(), err error) 
 	t, err := drawTicket(ctx, dir)
 	for err == nil {
 		var ahead int
-		ahead, err = t.ahead()
+		ahead, err = t.ahead(g.width)
 		if errors.Is(err, errNoTicket) {
 			// The directory was cleared: what is in it now does not know of us.
 			t.leave()
@@ -176,39 +177,49 @@ func removeDead(dir string) (last int64, err error) {
 	return last, err
 }
 
-// sweepTickets removes the tickets of dead processes, unless somebody is drawing
-// one.
-func sweepTickets(dir string) {
-	if numbers, err := tickets(dir); err != nil || len(numbers) == 0 {
+// sweepTickets removes the tickets of dead processes from all queues that nobody
+// is drawing from. Their next user would, but there may not be one for long.
+func (c *CPI) sweepTickets() {
+	if c.cfg.LockDir == "" {
 		return
 	}
-	turn, err := os.OpenFile(filepath.Join(dir, "turn"), os.O_RDWR, 0)
-	if err != nil {
-		return
-	}
-	defer turn.Close()
-	if ok, err := tryLock(turn); ok && err == nil {
-		_, _ = removeDead(dir)
+	nodes, _ := filepath.Glob(filepath.Join(c.cfg.LockDir, "gate", "node-*"))
+	for _, dir := range nodes {
+		if numbers, err := tickets(dir); err != nil || len(numbers) == 0 {
+			continue
+		}
+		turn, err := os.OpenFile(filepath.Join(dir, "turn"), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if ok, err := tryLock(turn); ok && err == nil {
+			_, _ = removeDead(dir)
+		}
+		turn.Close()
 	}
 }
 
-// ahead counts the live tickets that come before this one.
-func (t *ticket) ahead() (int, error) {
+// ahead counts the live tickets that come before this one. Of many, only the
+// first ones are looked at more closely unless one of these is dead: those who
+// wait far behind would otherwise keep the machine busy.
+func (t *ticket) ahead(width int) (int, error) {
 	numbers, err := tickets(t.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
-	ahead, there := 0, false
-	for _, n := range numbers {
-		switch {
-		case n == t.number:
-			there = true
-		case n < t.number && ticketLives(t.dir, n):
+	if !slices.Contains(numbers, t.number) {
+		return 0, errNoTicket
+	}
+	numbers = slices.DeleteFunc(numbers, func(n int64) bool { return n >= t.number })
+	slices.Sort(numbers)
+	ahead := 0
+	for i, n := range numbers {
+		if ticketLives(t.dir, n) {
 			ahead++
 		}
-	}
-	if !there {
-		return 0, errNoTicket
+		if ahead > width && ahead == i+1 {
+			return len(numbers), nil
+		}
 	}
 	return ahead, nil
 }
@@ -302,8 +313,7 @@ func lockFile(ctx context.Context, name string) (*os.File, error) {
 // notesLast is how long notes are kept that may be of no more use.
 const notesLast = 30 * 24 * time.Hour
 
-// sweepNotes removes from lock_dir what has no owner any more: tickets of dead
-// processes, and old notes about VMs and agents.
+// sweepNotes removes old notes about VMs and agents from lock_dir.
 func (c *CPI) sweepNotes(now time.Time) {
 	for sub, age := range map[string]time.Duration{"tries": triesLast, "nodes": notesLast} {
 		dir := filepath.Join(c.cfg.LockDir, sub)
@@ -313,9 +323,5 @@ func (c *CPI) sweepNotes(now time.Time) {
 				_ = os.Remove(filepath.Join(dir, e.Name()))
 			}
 		}
-	}
-	nodes, _ := filepath.Glob(filepath.Join(c.cfg.LockDir, "gate", "node-*"))
-	for _, dir := range nodes {
-		sweepTickets(dir)
 	}
 }

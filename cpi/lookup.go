@@ -65,6 +65,7 @@ func (s store) free() uint64 { return s.total - min(s.used, s.total) }
 // whether the cluster is in the majority, which is half of every proof that
 // something is gone.
 func (c *CPI) look(ctx context.Context) (*view, error) {
+	c.sweepTickets()
 	rows, err := call(ctx, c, c.pve.ListClusterResources, pve.ListClusterResourcesParams{})
 	if err != nil {
 		return nil, c.explain(err, "list the cluster's resources")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 	"github.com/proxkit/proxkit/pve"
@@ -240,7 +241,7 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 	if strings.Contains(err.Error(), leftBehindText) {
 		// The guest refers to the ISO.
 		err = leftBehind(err, "volume "+isoVolume)
-	} else if gone := c.deleteVolume(undo, pl.node, isoVolume); gone != nil && (uploaded == nil || unsettled(uploaded)) {
+	} else if gone := c.deleteVolume(undo, pl.node, isoVolume); gone != nil && mayHaveBegun(uploaded) {
 		c.log.Printf("undo: %s: %v", isoVolume, gone)
 		err = leftBehind(err, "volume "+isoVolume)
 	}
@@ -311,17 +312,35 @@ func (c *CPI) configure(ctx context.Context, o *order, pl place, g guest, iso st
 		return rpc.CloudError("%s: %w", what, bad)
 	}
 	err := request(ctx, c, c.pve.UpdateVMConfig, p)
-	if unsettled(err) {
-		conf, e := c.config(ctx, g)
+	for try := 0; unsettled(err) && try < 3; try++ {
+		conf, e := c.configured(ctx, g, cid)
 		if e != nil {
 			return c.explain(errors.Join(err, e), what)
 		}
 		if hasTags(conf.tags, cid.String()) {
 			return nil
 		}
-		err = request(ctx, c, c.pve.UpdateVMConfig, p)
+		// Made twice, the change would allocate the ephemeral disk twice.
+		p.Digest = new(conf.digest)
+		if err = request(ctx, c, c.pve.UpdateVMConfig, p); errors.Is(err, pve.ErrDigestMismatch) {
+			err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
 	}
 	return c.explain(err, what, need{"VM.Config.Disk", path}, need{"VM.Config.Options", path})
+}
+
+// configured waits a while for a change to show whose answer was lost.
+func (c *CPI) configured(ctx context.Context, g guest, cid vmCID) (*guestConfig, error) {
+	end := time.Now().Add(c.settleTime)
+	for try := 0; ; try++ {
+		conf, err := c.config(ctx, g)
+		if err != nil || hasTags(conf.tags, cid.String()) || time.Now().After(end) {
+			return conf, err
+		}
+		if err := pause(ctx, try); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // tunesRoot reports whether the root drive gets other options than the template's.

@@ -117,6 +117,28 @@ func bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
+// underWay counts, by node, the VMs that other processes of this machine are
+// making: the cluster's list does not show them yet.
+func (c *CPI) underWay() map[string]int {
+	out := map[string]int{}
+	if c.cfg.LockDir == "" {
+		return out
+	}
+	entries, _ := os.ReadDir(c.pledgeDir())
+	for _, e := range entries {
+		file, err := os.Open(filepath.Join(c.pledgeDir(), e.Name()))
+		if err != nil {
+			continue
+		}
+		var p pledged
+		if isLocked(file) && json.NewDecoder(io.LimitReader(file, 64<<10)).Decode(&p) == nil && p.Kind == tagVM && p.Cluster == c.clusterDigest() {
+			out[p.Node]++
+		}
+		_ = file.Close()
+	}
+	return out
+}
+
 // sweep removes what calls left that have died.
 func (c *CPI) sweep(ctx context.Context) {
 	if c.cfg.LockDir == "" {
@@ -182,6 +204,10 @@ func (c *CPI) redeem(ctx context.Context, v *view, p pledged) error {
 	}
 	if p.Volume != "" {
 		c.log.Printf("removing %s, which an earlier call left", p.Volume)
+		// A copy that is still being made would appear afterwards.
+		if _, err := c.awaitTasks(ctx, claim{node: p.Node, task: "imgcopy"}); err != nil {
+			return err
+		}
 		return c.deleteVolume(ctx, p.Node, p.Volume)
 	}
 	return nil
