@@ -186,11 +186,11 @@ func (r *discReader) walk(dir record, path string, depth int, files map[string][
 			return err
 		}
 		pos += n
-		if x.name == "\x00" || x.name == "\x01" {
-			continue
-		}
 		if r.entries++; r.entries > maxEntries {
 			return errors.New("the CD has too many files")
+		}
+		if x.name == "\x00" || x.name == "\x01" {
+			continue
 		}
 		name := path + "/" + r.name(x)
 		if x.dir {
@@ -233,7 +233,8 @@ func (r *discReader) ridgeName(system []byte, out *strings.Builder, depth int) {
 		switch {
 		case f.name == "NM" && len(f.data) >= 1:
 			out.Write(f.data[1:])
-		case f.name == "CE" && len(f.data) >= 24 && depth < maxDepth:
+		case f.name == "CE" && len(f.data) >= 24 && depth < maxDepth && r.entries < maxEntries:
+			r.entries++
 			at := int64(binary.LittleEndian.Uint32(f.data))*sectorSize + int64(binary.LittleEndian.Uint32(f.data[8:]))
 			end := at + int64(binary.LittleEndian.Uint32(f.data[16:]))
 			if end <= int64(len(r.image)) {

@@ -302,20 +302,22 @@ func (p *play) settle() {
 	}
 }
 
-// orphans notes what a call without an answer has left, and removes it. Nobody
-// but an audit can find it.
-func (p *play) orphans(what string, answered bool) {
-	if answered {
-		p.look(nil)
-		return
-	}
+// orphans looks at the cluster after a call that ended without an answer and the
+// one that came next, which claim takes into the model. What is left of the
+// first, and was not removed by the second, nobody but an audit can find: it is
+// noted, and removed by the suite.
+func (p *play) orphans(what string, claim func(c *change) error) {
 	o, err := p.session.look(p.ctx)
 	if err != nil {
 		p.fail("the cluster cannot be looked at: %v", err)
 	}
-	c := changeBetween(p.seen, o)
+	if claim != nil {
+		if err := claim(changeBetween(p.seen, o)); err != nil {
+			p.fail("%v", err)
+		}
+	}
 	var left []string
-	for _, g := range c.unclaimedGuests(&p.model) {
+	for _, g := range changeBetween(p.seen, o).unclaimedGuests(&p.model) {
 		left = append(left, g.String())
 		if err := p.remove(p.ctx, g); err != nil {
 			p.fail("the suite cannot remove %s: %v", g, err)
@@ -335,28 +337,32 @@ func (p *play) orphans(what string, answered bool) {
 		}
 	}
 	if len(left) > 0 {
-		p.rep.note(fmt.Sprintf("%s without an answer left %s", what, strings.Join(left, ", ")))
+		p.rep.note(fmt.Sprintf("%s left %s", what, strings.Join(left, ", ")))
 	}
 	p.look(nil)
 }
 
+// stopDisk ends the calls that concern a disk, one after the other.
 func (p *play) stopDisk(v *vm, cause error, percent int, after func(string) time.Duration) {
 	p.step(fmt.Sprintf("disk calls %v at %d %%, and what comes next", cause, percent))
-	r := p.interrupt(cause, after("create_disk"), "create_disk", 1024, orEmpty(p.opts.DiskProperties), v.cid)
-	var d *disk
-	if r != nil && r.err == nil {
-		cid, err := resultCID(r.result)
-		if err != nil {
+	d := &disk{size: 1024, holdings: newHoldings()}
+	claim := func(c *change) error { return p.claimDisks(c, []*disk{d}) }
+	r := p.interrupt(cause, after("create_disk"), "create_disk", d.size, orEmpty(p.opts.DiskProperties), v.cid)
+	switch {
+	case r != nil && r.err == nil:
+		var err error
+		if d.cid, err = resultCID(r.result); err != nil {
 			p.fail("%v", err)
 		}
-		d = &disk{cid: cid, size: 1024, holdings: newHoldings()}
-		p.look(func(c *change) error {
-			p.model.disks = append(p.model.disks, d)
-			return p.model.claimDisk(c, d)
-		})
-	} else {
-		p.orphans(fmt.Sprintf("create_disk, %v at %d %%,", cause, percent), r != nil)
-		d = p.createDisk(1024, v, nil)
+		p.look(claim)
+	case r != nil:
+		// It says that it failed, so that nothing may be left.
+		p.look(nil)
+		d = p.createDisk(d.size, v, nil)
+	default:
+		d.size = 2048
+		d.cid = p.askDisk(d.size, v, nil)
+		p.orphans(fmt.Sprintf("create_disk, %v at %d %% without an answer,", cause, percent), claim)
 	}
 	p.interrupt(cause, after("attach_disk"), "attach_disk", v.cid, d.cid)
 	p.attach(v, d)
@@ -376,17 +382,25 @@ func (p *play) stopDisk(v *vm, cause error, percent int, after func(string) time
 	p.look(nil)
 }
 
+// stopVM ends create_vm, and delete_vm while a disk is attached.
 func (p *play) stopVM(from *stemcell, cause error, percent int, after func(string) time.Duration) {
 	p.step(fmt.Sprintf("VM calls %v at %d %%, and what comes next", cause, percent))
 	o := p.order()
 	r := p.interrupt(cause, after("create_vm"), "create_vm", o.agent, from.cid, o.properties, o.networks, []string{}, o.env)
 	var v *vm
-	if r != nil && r.err == nil {
+	switch {
+	case r != nil && r.err == nil:
 		v = p.adoptVM(p.vmOf(o, r), from, o)
-	} else {
-		p.orphans(fmt.Sprintf("create_vm, %v at %d %%,", cause, percent), r != nil)
-		// The Director begins anew, with the same arguments.
+	case r != nil:
+		p.look(nil)
 		v = p.createVM(from, o)
+	default:
+		// The Director begins anew, with the same arguments.
+		v = &vm{cid: p.askVM(from, o), order: o, holdings: newHoldings()}
+		p.orphans(fmt.Sprintf("create_vm, %v at %d %% without an answer,", cause, percent), func(c *change) error {
+			p.model.vms = append(p.model.vms, v)
+			return p.model.claimVM(c, v, from, v.latest)
+		})
 	}
 	d := p.createDisk(1024, v, nil)
 	p.attach(v, d)
@@ -400,24 +414,40 @@ func (p *play) stopVM(from *stemcell, cause error, percent int, after func(strin
 	p.deleteDisk(d)
 }
 
+// latest tells the guest of a VM from what an earlier call for the same agent has
+// left.
+func (v *vm) latest(made []*guest) (*guest, error) {
+	for _, g := range made {
+		if strings.Contains(strings.ToLower(g.fingerprint()), strings.ToLower(v.cid)) {
+			return g, nil
+		}
+	}
+	return made[len(made)-1], nil
+}
+
 func (p *play) stopStemcell(cause error) {
 	p.step(fmt.Sprintf("create_stemcell %v, and once more", cause))
 	path, properties, remove := p.image(1)
 	defer remove()
 	r := p.interrupt(cause, 10*time.Millisecond, "create_stemcell", path, properties)
-	if r == nil || r.err != nil {
-		p.orphans(fmt.Sprintf("create_stemcell, %v,", cause), r != nil)
+	switch {
+	case r != nil && r.err == nil:
+		cid, err := resultCID(r.result)
+		if err != nil {
+			p.fail("%v", err)
+		}
+		s := &stemcell{cid: cid, holdings: newHoldings(), director: p.director}
+		p.look(func(c *change) error {
+			p.model.stemcells = append(p.model.stemcells, s)
+			return p.model.claimStemcell(c, s)
+		})
+		p.deleteStemcell(s)
+	case r != nil:
+		p.look(nil)
 		p.deleteStemcell(p.createStemcell(1))
-		return
+	default:
+		cid := p.askStemcell(1)
+		p.must("delete_stemcell", p.ask("delete_stemcell", cid))
+		p.orphans(fmt.Sprintf("create_stemcell, %v without an answer,", cause), nil)
 	}
-	cid, err := resultCID(r.result)
-	if err != nil {
-		p.fail("%v", err)
-	}
-	s := &stemcell{cid: cid, holdings: newHoldings(), director: p.director}
-	p.look(func(c *change) error {
-		p.model.stemcells = append(p.model.stemcells, s)
-		return p.model.claimStemcell(c, s)
-	})
-	p.deleteStemcell(s)
 }
