@@ -54,8 +54,9 @@ func Privileges(op string, params any) (Requirement, error) {
 // What is missing is told by a [*PrivilegeError]: each privilege with the path it is
 // missing on, and the other ways to the same end where there are some. Inheritance,
 // pools, groups and the limits of tokens are the server's answer; there is one request
-// for each path. Conditions that the API description gives in words only, or that depend
-// on parameters not given, come back as unsure.
+// for each path. Conditions that the API description gives in words only, that depend on
+// parameters not given, or that the server checks for single parameters, come back as
+// unsure.
 func (c *Client) CheckPrivileges(ctx context.Context, ops ...Op) (unsure []UnsurePrivilege, err error) {
 	caller := &operations.Caller{User: c.rest.User(), Granted: func(ctx context.Context, path string) (map[string]bool, error) {
 		tree, err := c.GetPermissions(ctx, GetPermissionsParams{Path: &path})

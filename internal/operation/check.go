@@ -3,6 +3,7 @@ package operation
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -96,7 +97,8 @@ func (c *Caller) Check(ctx context.Context, o Operation, need Requirement) ([]Mi
 	if c.User == superuser {
 		return missing, nil, nil
 	}
-	res, err := c.eval(ctx, need)
+	e := evaluator{Caller: c, write: o.Method == http.MethodPost || o.Method == http.MethodPut}
+	res, err := e.eval(ctx, need)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,10 +108,8 @@ func (c *Caller) Check(ctx context.Context, o Operation, need Requirement) ([]Mi
 		}
 	}
 	var unsure []Unsure
-	if res.state != yes {
-		for _, reason := range res.unsure {
-			unsure = append(unsure, Unsure{Op: o.Name, Reason: reason})
-		}
+	for _, reason := range res.unsure {
+		unsure = append(unsure, Unsure{Op: o.Name, Reason: reason})
 	}
 	return missing, unsure, nil
 }
@@ -136,7 +136,13 @@ func doubt(format string, args ...any) result {
 	return result{state: maybe, unsure: []string{fmt.Sprintf(format, args...)}}
 }
 
-func (c *Caller) eval(ctx context.Context, r Requirement) (result, error) {
+// An evaluator evaluates the requirement of one operation.
+type evaluator struct {
+	*Caller
+	write bool
+}
+
+func (c *evaluator) eval(ctx context.Context, r Requirement) (result, error) {
 	if r.If != "" {
 		return doubt("%s counts only when the parameter %s is given", r, r.If), nil
 	}
@@ -170,7 +176,7 @@ func (c *Caller) eval(ctx context.Context, r Requirement) (result, error) {
 	return doubt("whether the caller is of %s cannot be asked", r), nil
 }
 
-func (c *Caller) evalJoined(ctx context.Context, r Requirement) (result, error) {
+func (c *evaluator) evalJoined(ctx context.Context, r Requirement) (result, error) {
 	var all []result
 	for _, sub := range r.Of {
 		res, err := c.eval(ctx, sub)
@@ -228,7 +234,7 @@ func product(lacks [][][]Grant) [][]Grant {
 	return ways
 }
 
-func (c *Caller) evalPriv(ctx context.Context, r Requirement) (result, error) {
+func (c *evaluator) evalPriv(ctx context.Context, r Requirement) (result, error) {
 	if r.GroupOf != "" {
 		return doubt("%s: which groups %s is in is not asked", r, r.GroupOf), nil
 	}
@@ -247,12 +253,10 @@ func (c *Caller) evalPriv(ctx context.Context, r Requirement) (result, error) {
 		return ok && (below || !open)
 	}
 	var ways [][]Grant
-	var absent []string
+	var there, absent []string
 	for _, priv := range r.Privileges {
 		if has(priv) {
-			if r.Any {
-				return result{}, nil
-			}
+			there = append(there, priv)
 			continue
 		}
 		absent = append(absent, priv)
@@ -261,6 +265,13 @@ func (c *Caller) evalPriv(ctx context.Context, r Requirement) (result, error) {
 	switch {
 	case len(absent) == 0:
 		return result{}, nil
+	case r.Any && len(there) > 0:
+		// The server lets the call begin, and then asks for what its parameters touch.
+		var res result
+		if c.write {
+			res.unsure = []string{"a parameter may need " + strings.Join(absent, " or ") + " on " + r.Path + ", which is missing"}
+		}
+		return res, nil
 	case open:
 		return doubt("%s depends on a parameter that is not given", r), nil
 	case r.Any:

@@ -253,6 +253,33 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckOfWrites: one of several privileges lets a call begin, but a change asks for
+// those of what it changes.
+func TestCheckOfWrites(t *testing.T) {
+	t.Parallel()
+	caller := Caller{User: "ops@pve", Granted: func(context.Context, string) (map[string]bool, error) {
+		return map[string]bool{"VM.Config.CPU": true, "VM.Config.Disk": true}, nil
+	}}
+	for _, tc := range []struct{ method, need, unsure string }{
+		{"PUT", "VM.Config.CPU|VM.Config.Memory|VM.Config.Disk|VM.Config.Network on /vms/100", "a parameter may need VM.Config.Memory or VM.Config.Network on /vms/100, which is missing"},
+		{"POST", "login and VM.Config.CPU|VM.Config.Memory on /vms/100", "a parameter may need VM.Config.Memory on /vms/100, which is missing"},
+		{"PUT", "VM.Config.CPU|VM.Config.Disk on /vms/100", ""},
+		{"GET", "VM.Config.CPU|VM.Config.Memory on /vms/100", ""},
+		{"PUT", "login or VM.Config.CPU|VM.Config.Memory on /vms/100", ""},
+	} {
+		need, err := ParseRequirement(tc.need)
+		require.NoError(t, err)
+		missing, unsure, err := caller.Check(t.Context(), Operation{Name: "Op", Method: tc.method}, need)
+		require.NoError(t, err)
+		assert.Empty(t, missing)
+		var got []string
+		for _, u := range unsure {
+			got = append(got, u.Reason)
+		}
+		assert.Equal(t, tc.unsure, strings.Join(got, "; "), tc.need)
+	}
+}
+
 func TestCheckFails(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
