@@ -307,10 +307,13 @@ func TestConcurrentCallsKeepOffEachOthersGuests(t *testing.T) {
 	slices.Sort(cids)
 	assert.Len(t, slices.Compact(cids), n)
 	assert.Len(t, b.srv.VMIDs(), before+n)
+	nodes := map[string]bool{}
 	for _, cid := range cids {
 		assert.True(t, got(b.HasVM(t.Context(), cid))(t))
 		assert.True(t, b.guest(vmid(t, cid)).Running)
+		nodes[b.guest(vmid(t, cid)).Node] = true
 	}
+	assert.Len(t, nodes, 3, "the VMs are spread although no list shows those under way")
 }
 
 func TestPlacementAvoidsNodesThatCannotServe(t *testing.T) {

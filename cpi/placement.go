@@ -62,8 +62,10 @@ func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []
 	}
 	var places []place
 	var refused []refusal
+	busy := c.underWay()
 	for _, m := range nodes {
 		pl, r := c.planPlace(v, m, p, rootSize, templates, homes)
+		pl.free -= int64(busy[m.name]) * p.RAM << 20
 		if r != nil {
 			refused = append(refused, *r)
 			continue
