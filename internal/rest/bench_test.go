@@ -1,16 +1,13 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -205,21 +202,5 @@ func BenchmarkClassify(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		classify("unable to create VM 218 - VM 218 already exists on node 'pve2'")
-	}
-}
-
-// BenchmarkEnvelope is the extra pass over an answer that finds its data.
-func BenchmarkEnvelope(b *testing.B) {
-	var body bytes.Buffer
-	body.WriteString(`{"data":[`)
-	for i := range 5000 {
-		fmt.Fprintf(&body, `{"id":"qemu/%d","name":"guest-%d","maxmem":%d,"status":"running"},`, i, i, i<<20)
-	}
-	body.WriteString(strings.TrimSuffix(`{}]}`, ","))
-	b.SetBytes(int64(body.Len()))
-	for b.Loop() {
-		if _, err := openEnvelope(body.Bytes()); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

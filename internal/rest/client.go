@@ -126,19 +126,14 @@ func (c *Client) CallMeta(ctx context.Context, method, path string, params, out 
 
 // decode takes the envelope off an answer and decodes its data.
 func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
-	env, err := openEnvelope(body)
-	if err != nil {
-		return Meta{}, c.decodeError(call, err)
-	}
-	meta := env.meta()
-	if err := c.agentError(call, env.data); err != nil {
-		return meta, err
-	}
-	if out == nil {
-		return meta, nil
-	}
-	if len(env.data) == 0 {
-		return meta, c.decodeError(call, errors.New("it has no data"))
+	if callsAgent(call.path) {
+		env, err := wire.DecodeEnvelope(body, nil, nil)
+		if err == nil {
+			err = c.agentError(call, env.Data)
+		}
+		if refused, ok := errors.AsType[*Error](err); ok {
+			return metaOf(env), refused
+		}
 	}
 	var misfit func(wire.Misfit)
 	if hook := c.config.onMisfit; hook != nil {
@@ -146,10 +141,14 @@ func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
 			hook(Misfit{Method: call.method, Path: call.path, Field: m.Path, Want: m.Want, Got: m.Got})
 		}
 	}
-	if err := wire.Decode(env.data, out, misfit); err != nil {
-		return meta, c.decodeError(call, err)
+	env, err := wire.DecodeEnvelope(body, out, misfit)
+	switch {
+	case err != nil:
+		return Meta{}, c.decodeError(call, err)
+	case out != nil && len(env.Data) == 0:
+		return metaOf(env), c.decodeError(call, errors.New("it has no data"))
 	}
-	return meta, nil
+	return metaOf(env), nil
 }
 
 func (c *Client) decodeError(call *call, err error) error {

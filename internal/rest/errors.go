@@ -270,11 +270,14 @@ type agentRefusal struct {
 	Desc  string `json:"desc"`
 }
 
+// callsAgent reports whether a call is for the agent of a guest.
+func callsAgent(path string) bool { return strings.Contains(path+"/", "/agent/") }
+
 // agentError finds the refusal of a guest's agent inside an answer of success. Only some
 // of the agent's calls have a place for it in their results, and in the others it would
 // pass for an empty one.
 func (c *Client) agentError(call *call, data []byte) error {
-	if !strings.Contains(call.path+"/", "/agent/") || !bytes.Contains(data, []byte(`"error"`)) {
+	if !bytes.Contains(data, []byte(`"error"`)) {
 		return nil
 	}
 	var answer struct {

@@ -391,7 +391,7 @@ func (c *Client) newError(call *call, endpoint *url.URL, resp *http.Response, bo
 	plain := strings.TrimSpace(string(body))
 	html := strings.HasPrefix(contentType, "text/html") || strings.HasPrefix(plain, "<")
 	var message string
-	switch env, err := openEnvelope(body); {
+	switch env, err := wire.DecodeEnvelope(body, nil, nil); {
 	case html:
 		e.notAPI = resp.StatusCode < 400 || e.Reason == http.StatusText(resp.StatusCode)
 		if resp.StatusCode < 400 {
@@ -406,8 +406,8 @@ func (c *Client) newError(call *call, endpoint *url.URL, resp *http.Response, bo
 		e.notAPI = true
 		message, e.hint = redirectText(endpoint, resp)
 	case err == nil && len(body) > 0:
-		message = strings.TrimSpace(text(env.message))
-		e.Params = env.params()
+		message = strings.TrimSpace(text(env.Message))
+		e.Params = complaints(env.Errors)
 	case plain != "" && (e.Reason == "" || e.Reason == http.StatusText(resp.StatusCode)):
 		message = plain
 	}

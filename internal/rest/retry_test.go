@@ -353,7 +353,7 @@ func TestAnswers(t *testing.T) {
 		{name: "no object", answer: reply(200, "OK", jsonType, `[1]`), want: "no JSON object"},
 		{name: "cut JSON", answer: reply(200, "OK", jsonType, `{"data":[1,`), want: "damaged"},
 		{name: "bad JSON inside", answer: reply(200, "OK", jsonType, `{"data":[1 2]}`), want: "damaged"},
-		{name: "trailing", answer: reply(200, "OK", jsonType, `{"data":[1]} x`), want: "something follows"},
+		{name: "trailing", answer: reply(200, "OK", jsonType, `{"data":[1]} x`), want: "after the object"},
 		{name: "proxy page", answer: reply(502, "Bad Gateway", "text/html", "<html>nginx</html>"), is: ErrNotAPI, want: "Bad Gateway"},
 		{name: "redirect", answer: "HTTP/1.1 302 Found\r\nLocation: https://evil.example.com/x?secret=1\r\nContent-Length: 0\r\n\r\n", is: ErrNotAPI, want: "the server redirects to https://evil.example.com (status 302); credentials are not sent on"},
 		{name: "redirect to https", answer: "HTTP/1.1 301 Moved Permanently\r\nLocation: https://127.0.0.1:8006/\r\nContent-Length: 0\r\n\r\n", is: ErrNotAPI, want: "write the endpoint as https://127.0.0.1:8006"},

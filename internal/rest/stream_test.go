@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -399,25 +398,4 @@ func TestWebSocket(t *testing.T) {
 	_, err = newClient(t, server.URL, WithFingerprint(strings.Repeat("00", 32)), WithAPIToken("ops@pve!t", "secret")).WebSocket(t.Context(), "/x", params)
 	assert.ErrorIs(t, err, ErrCertificate)
 	assert.ErrorIs(t, err, ErrNotSent)
-}
-
-func FuzzEnvelope(f *testing.F) {
-	for _, text := range []string{`{"data":[1,{"a":"}\""}],"total":3}`, `{"data":null}`, `{}`, ``, `{"data"`, `{"data":}`, `{"message":"x","errors":{"a":"b"}}`, `[`, `{"a":1,}`} {
-		f.Add([]byte(text))
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		env, err := openEnvelope(body)
-		var whole map[string]any
-		if jsonErr := json.Unmarshal(body, &whole); jsonErr == nil && whole != nil {
-			require.NoError(t, err, "encoding/json takes %q", body)
-			if data, ok := whole["data"]; ok {
-				var got any
-				require.NoError(t, json.Unmarshal(env.data, &got))
-				assert.Equal(t, data, got)
-			}
-		}
-		_ = env.meta()
-		_ = env.params()
-		_ = paramsFromText(string(body))
-	})
 }

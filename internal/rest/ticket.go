@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/proxkit/proxkit/internal/wire"
 )
 
 const (
@@ -361,11 +363,8 @@ func (s *session) post(ctx context.Context, form url.Values, csrf string) (login
 		return loginAnswer{}, nil, err
 	}
 	var a loginAnswer
-	env, err := openEnvelope(answer.body)
-	if err == nil {
-		err = json.Unmarshal(env.data, &a)
-	}
-	if err != nil {
+	env, err := wire.DecodeEnvelope(answer.body, &a, nil)
+	if err != nil || len(env.Data) == 0 {
 		return loginAnswer{}, nil, s.client.decodeError(call, errors.New("the answer to the login is no JSON object with data"))
 	}
 	return a, answer.response.Header, nil

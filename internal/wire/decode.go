@@ -36,14 +36,7 @@ func Decode(data []byte, out any, misfit func(Misfit)) error {
 	if len(data) > cacheFrom {
 		d.cache = new([cacheSize]string)
 	}
-	t, v := typeOf(v.Type().Elem()), v.Elem()
-	var err error
-	if t.op == opStruct && d.space() == '{' {
-		err = d.object(t.fields, v) // what the caller has put into the struct stays
-	} else {
-		_, err = d.value(t, v)
-	}
-	if err != nil {
+	if err := d.into(v.Elem()); err != nil {
 		return err
 	}
 	if d.space(); d.pos < len(data) {
