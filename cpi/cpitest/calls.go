@@ -2,6 +2,7 @@ package cpitest
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -175,8 +176,8 @@ func (p *play) vmOf(o order, r *reply) string {
 	if err != nil {
 		p.fail("%v", err)
 	}
-	names, err := resultObject(networks)
-	if err != nil && len(o.networks) > 0 {
+	var names map[string]json.RawMessage
+	if err := json.Unmarshal(networks, &names); err != nil {
 		p.fail("the networks: %v", err)
 	}
 	for name := range o.networks {

@@ -88,6 +88,9 @@ func (p *play) rejected(name, request string) {
 
 // playCreateEnv is what the command line was seen to do.
 func playCreateEnv(p *play) {
+	// The command line takes the properties of the VM from its manifest.
+	p.step("the cloud properties of a VM of the suite's size")
+	p.findCloudProperties()
 	p.cli = true
 	p.step("first deploy")
 	old := p.createStemcell(0)

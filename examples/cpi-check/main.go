@@ -226,8 +226,10 @@ func (s *settings) options(dir string) (cpitest.Options, error) {
 		name, text string
 		target     *map[string]any
 	}{
-		{"-vm-properties", s.vmProperties, &o.VMProperties}, {"-disk-properties", s.diskProperties, &o.DiskProperties},
-		{"-network-properties", s.networkProperties, &o.NetworkProperties}, {"-light-stemcell", s.light, &o.LightStemcell},
+		{"-vm-properties", s.vmProperties, &o.VMProperties},
+		{"-disk-properties", s.diskProperties, &o.DiskProperties},
+		{"-network-properties", s.networkProperties, &o.NetworkProperties},
+		{"-light-stemcell", s.light, &o.LightStemcell},
 	} {
 		if f.text == "" {
 			continue

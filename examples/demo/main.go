@@ -5,8 +5,9 @@
 // its own resource pool, and then makes the calls of "bosh create-env" in their
 // order: a first deploy, a recreate with the disk still attached, a bigger disk,
 // a new stemcell, and delete-env. The CPI is started once per request with JSON
-// on its standard input. After every call the cluster is asked over a connection
-// of its own whether it agrees with what the CPI said. The exit status tells.
+// on its standard input. After every call package cpitest asks the cluster, over a
+// connection of its own, whether it agrees with what the CPI said. The exit status
+// tells. Command cpi-check plays everything else that a Director does.
 package main
 
 import (
@@ -19,6 +20,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/proxkit/proxkit/cpi/cpitest"
 )
 
 func main() {
@@ -62,14 +65,19 @@ func run(ctx context.Context, program, sim string, verbose, keep bool) (err erro
 	}
 	fmt.Printf("pool %s and token %s are made; the token may do what the CPI needs on that pool, storage %s and bridge vmbr0, and nothing else\n\n", poolID, token.id, storageID)
 
-	d, err := newDirector(program, filepath.Join(dir, "director"), cluster, token)
+	o, err := options(program, filepath.Join(dir, "director"), cluster, token)
 	if err != nil {
 		return err
 	}
-	d.verbose = verbose
-	if err := d.lifecycle(ctx); err != nil {
+	o.Progress = follow(verbose)
+	report, err := cpitest.Check(ctx, o)
+	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%d CPI processes in %.1f s; the cluster agreed after every call, and nothing is left\n", d.processes, time.Since(began).Seconds())
+	processes := 0
+	for _, m := range report.Calls {
+		processes += m.Calls
+	}
+	fmt.Printf("\n%d CPI processes in %.1f s; the cluster agreed after every call, and nothing is left\n", processes, time.Since(began).Seconds())
 	return nil
 }
