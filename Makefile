@@ -78,3 +78,11 @@ bench: build ## run the benchmarks and measure the binaries
 .PHONY: fidelity
 fidelity: ## replay recorded exchanges of a real PVE against pvetest: make fidelity WIRE=FILE
 	go run ./internal/fidelity -wire '$(or $(WIRE),../shared/wire/pve-9.2.jsonl)'
+
+.PHONY: fault-matrix
+fault-matrix: build ## try every fault at every API call of every CPI method, and what the Director does next
+	go run ./internal/faultmatrix -cpi $(BIN)/proxmox-cpi
+
+.PHONY: burst
+burst: build ## let 64, then 200 CPI processes loose on one node at once
+	go run ./internal/burst -cpi $(BIN)/proxmox-cpi
