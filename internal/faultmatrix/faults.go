@@ -144,8 +144,8 @@ func faults() []fault {
 		{name: "task outlasts the call", letter: "hang", manner: passes, hangs: true, befalls: starts, make: func(w *world, _ site) pvetest.Fault {
 			return pvetest.Fault{Do: func() { w.srv.HoldTask("*") }}
 		}},
-		{name: "answer comes too late", letter: "late", manner: passes, make: func(*world, site) pvetest.Fault {
-			return pvetest.Fault{Delay: (requestTimeout*1000 + 500) * time.Millisecond}
+		{name: "answer comes too late", letter: "late", manner: passes, make: func(w *world, _ site) pvetest.Fault {
+			return pvetest.Fault{Delay: time.Duration(w.limits.request)*time.Second + 500*time.Millisecond}
 		}},
 		{name: "page of a proxy, 502", letter: "html5", manner: passes, make: func(*world, site) pvetest.Fault {
 			return pvetest.Fault{Status: 502, Phrase: "Bad Gateway", HTML: true}

@@ -36,6 +36,7 @@ type matrix struct {
 	base     string // directory of the world that cells begin with
 	subject  subject
 	program  string // the CPI to kill; this very program when empty
+	limits   limits
 	jobs     int
 	progress func(done, all int)
 }
@@ -46,7 +47,7 @@ func newMatrix(dir, program string, jobs int) (*matrix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the cluster: %w", err)
 	}
-	return &matrix{base: dir, subject: s, program: program, jobs: jobs}, nil
+	return &matrix{base: dir, subject: s, program: program, limits: wholeLimits(), jobs: jobs}, nil
 }
 
 // open makes a world for one cell.
@@ -55,7 +56,7 @@ func (m *matrix) open() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openWorld(m.base, dir, m.subject, m.program)
+	return openWorld(m.base, dir, m.subject, m.program, m.limits)
 }
 
 var nodeInPath = regexp.MustCompile(`^/nodes/([^/]+)`)
@@ -141,10 +142,6 @@ func (m *matrix) run(cells []*cell) {
 	wg.Wait()
 }
 
-// The longest that a cell may take. A call that is over has cleanups that may go
-// on after it.
-const patience = 2 * time.Minute
-
 func (m *matrix) try(c *cell) {
 	begun := time.Now()
 	over := make(chan struct{})
@@ -153,7 +150,7 @@ func (m *matrix) try(c *cell) {
 		defer close(over)
 		problems = m.attempt(c)
 	}()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(m.limits.patience())
 	defer timer.Stop()
 	select {
 	case <-over:
@@ -191,6 +188,10 @@ func (m *matrix) attempt(c *cell) (problems []string) {
 		c.outcome, c.message = "error", first.Error.Message
 	}
 	problems = append(problems, judge(c, first)...)
+	// What undoes a call may take as long again.
+	if limit := time.Duration(2*w.limits.call+15) * time.Second; first.took > limit {
+		problems = append(problems, fmt.Sprintf("takes %s", first.took.Round(time.Second)))
+	}
 	w.heal()
 	if c.fault.hangs {
 		if err := w.stopTasks(context.Background()); err != nil {
@@ -315,9 +316,6 @@ func judge(c *cell, a *answer) (bad []string) {
 	}
 	if len(a.Log)+len(a.stderr) > 8<<10 {
 		complain("log and standard error are %d characters long", len(a.Log)+len(a.stderr))
-	}
-	if a.took > (callTimeout+45)*time.Second {
-		complain("took %s", a.took.Round(time.Second))
 	}
 	if a.Error == nil {
 		if c.fault.letter == "quorum" && string(a.Result) == "false" && c.site.nth == 1 && c.site.template == "/cluster/resources" {

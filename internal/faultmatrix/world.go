@@ -61,25 +61,16 @@ type world struct {
 	locks string
 	dir   string
 	cpi   string // program to run for calls that are killed
-	clock *clock
+	limits
 }
 
-// A clock can be put forward.
-type clock struct{ ahead chan time.Duration }
+// limits are the time limits of the CPI, in seconds. A call that hangs shows by
+// them, and a busy machine must not run into them.
+type limits struct{ request, call int }
 
-func newClock() *clock {
-	c := &clock{ahead: make(chan time.Duration, 1)}
-	c.ahead <- 0
-	return c
-}
+func wholeLimits() limits { return limits{request: 6, call: 20} }
 
-func (c *clock) now() time.Time {
-	d := <-c.ahead
-	c.ahead <- d
-	return time.Now().Add(d)
-}
-
-func (c *clock) forward(d time.Duration) { c.ahead <- <-c.ahead + d }
+func (l limits) patience() time.Duration { return time.Duration(5*l.call+20) * time.Second }
 
 // newBase makes the world that every cell of the matrix begins with, and leaves
 // it in dir.
@@ -117,7 +108,7 @@ func newBase(dir string) (subject, error) {
 			return subject{}, err
 		}
 	}
-	w := &world{srv: srv, dir: dir, locks: filepath.Join(dir, "locks")}
+	w := &world{srv: srv, dir: dir, locks: filepath.Join(dir, "locks"), limits: wholeLimits()}
 	w.Images = map[string]string{}
 	for i, name := range []string{"stemcell", "spare", "new"} {
 		size := int64(5+i) * gib
@@ -170,18 +161,18 @@ func (w *world) populate() error {
 }
 
 // openWorld makes a copy of the base in dir.
-func openWorld(base, dir string, s subject, program string) (*world, error) {
+func openWorld(base, dir string, s subject, program string, l limits) (*world, error) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(base, "cluster"))); err != nil {
 		return nil, err
 	}
-	w := &world{subject: s, dir: dir, locks: filepath.Join(dir, "locks"), cpi: program, clock: newClock()}
+	w := &world{subject: s, dir: dir, locks: filepath.Join(dir, "locks"), cpi: program, limits: l}
 	if err := os.CopyFS(w.locks, os.DirFS(filepath.Join(base, "locks"))); err != nil {
 		return nil, err
 	}
 	if err := privateTree(w.locks); err != nil {
 		return nil, err
 	}
-	srv, err := pvetest.New(pvetest.WithDir(dir), pvetest.WithClock(w.clock.now))
+	srv, err := pvetest.New(pvetest.WithDir(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -229,13 +220,6 @@ func (w *world) vmArguments(agent string, properties object, disks ...string) []
 	}
 }
 
-// The limits of a call in the matrix. A call that hangs shows by them, and a busy
-// machine must not run into them.
-const (
-	requestTimeout = 6
-	callTimeout    = 20
-)
-
 // request renders a call as the Director sends it, with the whole configuration
 // in the context.
 func (w *world) request(method string, args []any) []byte {
@@ -249,7 +233,7 @@ func (w *world) request(method string, args []any) []byte {
 			"endpoint": w.srv.URL(), "token": tokenID + "=" + tokenSecret, "fingerprint": w.srv.Fingerprint(),
 			"storage": "shared", "iso_storage": "iso", "import_storage": "iso", "pool": pool,
 			"agent":    object{"mbus": "https://mbus:" + mbusPassword + "@0.0.0.0:6868"},
-			"lock_dir": w.locks, "request_timeout": requestTimeout, "call_timeout": callTimeout,
+			"lock_dir": w.locks, "request_timeout": w.limits.request, "call_timeout": w.limits.call,
 		},
 	})
 	if err != nil {
