@@ -292,7 +292,8 @@ func TestServedRequest(t *testing.T) {
 		Result json.RawMessage
 		Error  *rpc.ResponseError
 		Log    string
-	}) {
+	},
+	) {
 		t.Helper()
 		request, err := json.Marshal(map[string]any{
 			"method": method, "arguments": arguments, "api_version": 2,
