@@ -386,8 +386,13 @@ func lostParts(path string, want, got any) []string {
 		}
 		return lost
 	default:
-		if list, ok := got.([]any); ok {
-			return lostParts(path, list, want)
+		switch g := got.(type) {
+		case []any:
+			return lostParts(path, g, want)
+		case map[string]any: // of a property string
+			if text, ok := want.(string); ok {
+				return lostParts(path, partsOf(text), g)
+			}
 		}
 		if sameScalar(want, got) {
 			return nil
@@ -421,8 +426,8 @@ func partsOf(text string) map[string]any {
 
 func sameScalar(want, got any) bool {
 	w, g := scalarText(want), scalarText(got)
-	if w == g {
-		return true
+	if w == g || w == "" && g == "0" {
+		return true // Perl prints what is false as nothing
 	}
 	if wf, err := strconv.ParseFloat(w, 64); err == nil {
 		gf, err := strconv.ParseFloat(g, 64)
