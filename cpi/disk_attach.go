@@ -39,6 +39,11 @@ func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (r
 	if err := parseDiskCID(disk); err != nil {
 		return nil, badInput("attach_disk", err)
 	}
+	unlock, err := c.lockDisk(ctx, disk)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	v, err := c.look(ctx)
 	if err != nil {
 		return nil, err
