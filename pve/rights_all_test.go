@@ -2,6 +2,8 @@ package pve_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +28,8 @@ func TestForetoldOfEveryOperation(t *testing.T) {
 	lab.AddPool("web")
 	require.NoError(t, lab.AddVM(100, pvetest.VM{Pool: "web"}))
 	lab.AddUser("eve@pve", "")
+	// The server asks for these rights only when the parameters are known to be good.
+	late := strings.Fields("CreateVM CreateContainer DeleteVolume BulkStartGuests BulkShutdownGuests BulkSuspendGuests BulkMigrateGuests StartAllGuests StopAllGuests SuspendAllGuests MigrateAllGuests")
 	samples := map[string]any{
 		"node": "pve1", "vmid": 100, "storage": "local", "poolid": "web", "userid": "eve@pve", "groupid": "g", "roleid": "r", "realm": "pve",
 		"path": "/vms/100", "newid": 200, "pool": "web", "tokenid": "t", "snapname": "s", "volume": "local:iso/x.iso",
@@ -59,7 +63,7 @@ func TestForetoldOfEveryOperation(t *testing.T) {
 			defer client.CloseIdleConnections()
 			allowed, refused, open := 0, 0, 0
 			for o := range optable.All() {
-				if o.Kind == "websocket" || o.Kind == "upload" {
+				if o.Kind == "websocket" || o.Kind == "upload" || slices.Contains(late, o.Name) {
 					continue
 				}
 				params := map[string]any{}

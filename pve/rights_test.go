@@ -28,6 +28,11 @@ func TestPrivileges(t *testing.T) {
 		{op: "CloneVM", params: map[string]any{"vmid": 9000}, want: "VM.Clone on /vms/9000 and VM.Allocate on /vms/{newid} and more"},
 		{op: "POST /nodes/{node}/qemu/{vmid}/clone", params: clone, want: "VM.Clone on /vms/9000 and VM.Allocate on /vms/101 and more"},
 		{op: "GetVMConfig", params: pve.GetVMConfigParams{Node: "pve1", VMID: 100}, want: "VM.Audit on /vms/100"},
+		{op: "CreateVM", params: pve.CreateVMParams{Node: "pve1", VMID: 101, Pool: new("web")}, want: "(VM.Allocate on /vms/101 or VM.Allocate on /pool/web) and more"},
+		{op: "CreateVM", params: pve.CreateVMParams{Node: "pve1", VMID: 101, Archive: new("local:backup/x.vma")}, want: "(VM.Allocate on /vms/101 or VM.Backup on /vms/101) and more"},
+		{op: "StartAllGuests", params: pve.StartAllGuestsParams{Node: "pve1", VMs: []string{"101", "102"}}, want: "(VM.PowerMgmt on / or (VM.PowerMgmt on /vms/101 and VM.PowerMgmt on /vms/102)) and more"},
+		{op: "StartAllGuests", params: pve.StartAllGuestsParams{Node: "pve1"}, want: "VM.PowerMgmt on / and more"},
+		{op: "BulkStartGuests", params: pve.BulkStartGuestsParams{VMs: []int64{101, 102}}, want: "(VM.PowerMgmt on / or (VM.PowerMgmt on /vms/101 and VM.PowerMgmt on /vms/102)) and more"},
 		{op: "GetVersion", want: "login"},
 		{op: "CreateTicket", want: "everyone and more"},
 		{op: "UpdateACL", params: pve.UpdateACLParams{Path: "/vms/100", Roles: []string{"PVEVMUser"}}, want: "Permissions.Modify|VM.Allocate on /vms/100"},
@@ -121,6 +126,15 @@ func TestCheckPrivileges(t *testing.T) {
 				{Name: "CloneVM", Params: pve.CloneVMParams{Node: "pve1", VMID: 200, NewID: 101, Pool: new("web")}},
 				{Name: "GetVMConfig", Params: pve.GetVMConfigParams{Node: "pve1", VMID: 200}}, // a member of the pool
 			},
+		},
+		{
+			name: "create in the pool",
+			seed: func(_ *testing.T, lab *pvetest.Server) { lab.SetACL("/pool/web", "ops@pve!ci", "PVEVMAdmin") },
+			ops: []pve.Op{
+				{Name: "CreateVM", Params: pve.CreateVMParams{Node: "pve1", Pool: new("web")}},
+				{Name: "CreateVM", Params: pve.CreateVMParams{Node: "pve1", VMID: 101}},
+			},
+			missing: []string{"CreateVM: VM.Allocate on /vms/101"},
 		},
 		{
 			name: "not by another pool",
@@ -265,10 +279,10 @@ func TestCheckPrivilegesAsksLittle(t *testing.T) {
 	_, err = client.CheckPrivileges(t.Context(), pve.Op{Name: "Nonsense"})
 	assert.ErrorContains(t, err, `pve: "Nonsense" is no operation`)
 
-	unsure, err := client.CheckPrivileges(t.Context(), pve.Op{Name: "CreateVM", Params: pve.CreateVMParams{Node: "pve1"}})
+	unsure, err := client.CheckPrivileges(t.Context(), pve.Op{Name: "CreateBackup", Params: pve.CreateBackupParams{Node: "pve1"}})
 	require.NoError(t, err)
 	require.Len(t, unsure, 1)
-	assert.Equal(t, "CreateVM: the server checks more than the API description says", unsure[0].String())
+	assert.Equal(t, "CreateBackup: the server checks more than the API description says", unsure[0].String())
 
 	lab.FailNext("GET /access/permissions", 595, "No route to host")
 	quick, err := pve.NewClient(lab.URL(), pve.WithAPIToken(lab.RootToken()), pve.WithRootCAs(lab.CertPool()), pve.WithRetry(pve.RetryPolicy{Attempts: 1}))

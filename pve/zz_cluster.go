@@ -95,7 +95,7 @@ type BulkMigrateGuestsParams struct {
 }
 
 // BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate. The result names the task that does
-// the work. Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}. The server checks more. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/migrate
 func (c *Client) BulkMigrateGuests(ctx context.Context, p BulkMigrateGuestsParams) (UPID, error) {
@@ -113,8 +113,8 @@ type BulkShutdownGuestsParams struct {
 }
 
 // BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown. The result names the task that
-// does the work. Open to every authenticated user, within limits that the server checks itself. Since
-// 9.1.
+// does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
+// Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/shutdown
 func (c *Client) BulkShutdownGuests(ctx context.Context, p BulkShutdownGuestsParams) (UPID, error) {
@@ -134,8 +134,8 @@ type BulkStartGuestsParams struct {
 //
 // Starts many guests in one task.
 //
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself. Since 9.1.
+// The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
+// /vms/{vms…}. The server checks more. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/start
 func (c *Client) BulkStartGuests(ctx context.Context, p BulkStartGuestsParams) (UPID, error) {
@@ -153,7 +153,8 @@ type BulkSuspendGuestsParams struct {
 }
 
 // BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend. The result names the task that does
-// the work. Open to every authenticated user, within limits that the server checks itself. Since 9.1.
+// the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more. Since
+// 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/suspend
 func (c *Client) BulkSuspendGuests(ctx context.Context, p BulkSuspendGuestsParams) (UPID, error) {

@@ -113,8 +113,9 @@ type CreateContainerParams struct {
 //
 // Creates a container from a template, or restores one from a backup.
 //
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, or VM.Allocate on
+// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where restore is given. The server
+// checks more.
 //
 //api:operation POST /nodes/{node}/lxc
 func (c *Client) CreateContainer(ctx context.Context, p CreateContainerParams) (UPID, error) {

@@ -657,7 +657,7 @@ type MigrateAllGuestsParams struct {
 }
 
 // MigrateAllGuests calls POST /nodes/{node}/migrateall. The result names the task that does the work.
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}. The server checks more.
 //
 //api:operation POST /nodes/{node}/migrateall
 func (c *Client) MigrateAllGuests(ctx context.Context, p MigrateAllGuestsParams) (UPID, error) {
@@ -952,8 +952,8 @@ type StartAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StartAllGuests calls POST /nodes/{node}/startall. The result names the task that does the work. Open
-// to every authenticated user, within limits that the server checks itself.
+// StartAllGuests calls POST /nodes/{node}/startall. The result names the task that does the work.
+// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
 //
 //api:operation POST /nodes/{node}/startall
 func (c *Client) StartAllGuests(ctx context.Context, p StartAllGuestsParams) (UPID, error) {
@@ -1094,8 +1094,8 @@ type StopAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StopAllGuests calls POST /nodes/{node}/stopall. The result names the task that does the work. Open
-// to every authenticated user, within limits that the server checks itself.
+// StopAllGuests calls POST /nodes/{node}/stopall. The result names the task that does the work. Needs
+// VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
 //
 //api:operation POST /nodes/{node}/stopall
 func (c *Client) StopAllGuests(ctx context.Context, p StopAllGuestsParams) (UPID, error) {
@@ -1182,7 +1182,7 @@ type SuspendAllGuestsParams struct {
 }
 
 // SuspendAllGuests calls POST /nodes/{node}/suspendall. The result names the task that does the work.
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
 //
 //api:operation POST /nodes/{node}/suspendall
 func (c *Client) SuspendAllGuests(ctx context.Context, p SuspendAllGuestsParams) (UPID, error) {

@@ -173,8 +173,9 @@ type CreateVMParams struct {
 //
 // Creates a virtual machine, or restores one from a backup.
 //
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, or VM.Allocate on
+// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where archive is given. The server
+// checks more.
 //
 //api:operation POST /nodes/{node}/qemu
 func (c *Client) CreateVM(ctx context.Context, p CreateVMParams) (UPID, error) {

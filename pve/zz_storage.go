@@ -224,8 +224,8 @@ type DeleteVolumeParams struct {
 }
 
 // DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}. The result names the
-// task that does the work. Open to every authenticated user, within limits that the server checks
-// itself.
+// task that does the work. Needs Datastore.Allocate on /storage/{storage} or Datastore.AllocateSpace
+// on /storage/{storage}. The server checks more.
 //
 //api:operation DELETE /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) DeleteVolume(ctx context.Context, p DeleteVolumeParams) (UPID, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"github.com/proxkit/proxkit/internal/wire"
 )
@@ -56,7 +57,7 @@ func (o Operation) values(params any) (map[string]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("it has no parameter %s: are these the parameters of another operation?", name)
 		}
-		values[name] = texts[0]
+		values[name] = strings.Join(texts, ",")
 		if p.Required && (texts[0] == "" || texts[0] == "0") {
 			values[name] = "{" + name + "}" // not known yet
 		}

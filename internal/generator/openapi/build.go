@@ -439,6 +439,13 @@ func (b *builder) finish(n *namer) {
 			}
 		}
 	}
+	for _, r := range b.overlay.Rights {
+		for _, key := range r.At {
+			if !known[key] {
+				b.problem("rights: %s: there is no such operation", key)
+			}
+		}
+	}
 	for _, e := range b.raws {
 		if !e.used {
 			b.problem("exceptions: %s is no raw value: drop the entry", e.sel.text)

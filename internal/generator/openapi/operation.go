@@ -30,8 +30,8 @@ func (b *builder) operation(op *apidoc.Operation) {
 	setFlag(ext, XUnstable, op.Unstable)
 	setFlag(ext, XCredentials, op.ExposeCredentials)
 	setText(ext, XProxyTo, op.ProxyTo)
-	if op.Permissions != nil {
-		ext[XPermissions] = op.Permissions
+	if p := b.permissions(op); p != nil {
+		ext[XPermissions] = p
 	}
 	if b.opts.Since != nil {
 		setText(ext, XSince, b.opts.Since.Operation(op.Method, op.Path))

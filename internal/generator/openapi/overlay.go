@@ -54,6 +54,10 @@ type Overlay struct {
 	// websocket), or that do (json), where the description does not say so.
 	Streams map[string]string `yaml:"streams"`
 
+	// Rights tell who may call operations where the description has words for it
+	// only.
+	Rights []Rights `yaml:"rights"`
+
 	Exceptions []Exception `yaml:"exceptions"`
 
 	// Summaries are our own first lines for doc comments, by "GET /path".
@@ -138,6 +142,7 @@ func (ov *Overlay) check() error {
 			say("fields[%d] %v needs at and either name or drop", i, f.At)
 		}
 	}
+	checkRights(ov.Rights, say)
 	for op, kind := range ov.Streams {
 		if kind != "upload" && kind != "download" && kind != "websocket" && kind != "json" {
 			say("streams: %s: %q is none of upload, download, websocket, json", op, kind)
