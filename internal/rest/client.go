@@ -115,6 +115,24 @@ func (c *Client) CallMeta(ctx context.Context, method, path string, params, out 
 	if err != nil {
 		return Meta{}, err
 	}
+	return c.finish(ctx, call, out)
+}
+
+// CallOnce is Call for operations that change something although their method is GET: it
+// repeats them no more than a write.
+func (c *Client) CallOnce(ctx context.Context, method, path string, params, out any) error {
+	call, err := c.newCall(method, path, params)
+	if err != nil {
+		return err
+	}
+	if call.kind == kindRead {
+		call.kind = kindWrite
+	}
+	_, err = c.finish(ctx, call, out)
+	return err
+}
+
+func (c *Client) finish(ctx context.Context, call *call, out any) (Meta, error) {
 	answer, err := c.send(ctx, call)
 	if err != nil {
 		return Meta{}, c.explain(ctx, call, err)

@@ -99,6 +99,7 @@ type Error struct {
 	product string
 	hint    string
 	notAPI  bool
+	acts    bool // although the method is GET
 }
 
 // Error implements error.
@@ -139,7 +140,7 @@ func (e *Error) Lock() string { return lockName(e.Message) }
 // and does no harm when repeated: locks, a missing quorum, a worker that did not
 // start, an unreachable node; for reads also broken proxy connections and timeouts.
 func (e *Error) Temporary() bool {
-	read := e.Method == http.MethodGet || e.Method == ""
+	read := (e.Method == http.MethodGet || e.Method == "") && !e.acts
 	return e.classes().temporary(read && e.Status != http.StatusBadRequest, e.Status)
 }
 
@@ -198,6 +199,7 @@ type TransportError struct {
 	product string
 	hint    string
 	ended   bool // the caller's context did it
+	acts    bool // although the method is GET
 }
 
 // Error implements error.
@@ -209,7 +211,7 @@ func (e *TransportError) Error() string {
 	switch {
 	case !e.Sent:
 		text += " (not sent to " + e.Endpoint + ")"
-	case e.Method != http.MethodGet:
+	case e.Method != http.MethodGet || e.acts:
 		text += " (no answer from " + e.Endpoint + "; the call may have taken effect)"
 	default:
 		text += " (no answer from " + e.Endpoint + ")"
@@ -243,7 +245,7 @@ func (e *TransportError) Temporary() bool {
 	if e.ended || isCertificateError(e.Err) || isPlainHTTP(e.Err) {
 		return false
 	}
-	return !e.Sent || e.Method == http.MethodGet
+	return !e.Sent || e.Method == http.MethodGet && !e.acts
 }
 
 func cmpOr(texts ...string) string {

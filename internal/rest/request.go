@@ -350,6 +350,7 @@ func (c *Client) transportError(ctx context.Context, call *call, endpoint *url.U
 	e := &TransportError{
 		Method: call.method, Path: call.path, Endpoint: hostOf(endpoint), Sent: sent,
 		Err: hide(err, c.secrets(call)), product: c.product.Name, ended: ctx.Err() != nil,
+		acts: call.kind == kindWrite,
 	}
 	text := err.Error()
 	switch {
@@ -386,6 +387,7 @@ func (c *Client) newError(call *call, endpoint *url.URL, resp *http.Response, bo
 		Status:  resp.StatusCode,
 		Reason:  redact(phrase(resp), secrets),
 		product: c.product.Name,
+		acts:    call.kind == kindWrite,
 	}
 	contentType := resp.Header.Get("Content-Type")
 	plain := strings.TrimSpace(string(body))

@@ -62,6 +62,7 @@ func TestRetries(t *testing.T) {
 		status int
 		err    error
 		cut    bool // the answer breaks off
+		acts   bool // a read that changes something
 		opts   []Option
 		want   int
 		is     error
@@ -88,6 +89,10 @@ func TestRetries(t *testing.T) {
 		{name: "read 403", method: "GET", status: 403, want: 1, is: ErrPermission},
 		{name: "read 400", method: "GET", status: 400, want: 1},
 		{name: "read 401", method: "GET", status: 401, want: 1, is: ErrAuthentication},
+		{name: "acting read, connection refused", method: "GET", acts: true, err: dial, want: 4, is: ErrNotSent},
+		{name: "acting read, no answer", method: "GET", acts: true, err: errBroken, want: 1, is: ErrNoAnswer},
+		{name: "acting read 595", method: "GET", acts: true, status: 595, want: 1, is: ErrNodeUnreachable},
+		{name: "acting read 503", method: "GET", acts: true, status: 503, want: 1},
 		{name: "turned off", method: "GET", status: 595, want: 1, is: ErrNodeUnreachable, opts: []Option{WithRetry(RetryPolicy{Attempts: 1})}},
 		{name: "twice", method: "GET", status: 595, want: 2, is: ErrNodeUnreachable, opts: []Option{WithRetry(RetryPolicy{Attempts: 2})}},
 	} {
@@ -109,8 +114,16 @@ func TestRetries(t *testing.T) {
 				})
 				client, err := New(Product{}, "pve1", append([]Option{WithTransport(rt)}, tc.opts...)...)
 				require.NoError(t, err)
-				err = client.Call(t.Context(), tc.method, "/x", nil, nil)
+				send := client.Call
+				if tc.acts {
+					send = client.CallOnce
+				}
+				err = send(t.Context(), tc.method, "/x", nil, nil)
 				require.Error(t, err)
+				if tc.acts && tc.err == errBroken {
+					assert.ErrorContains(t, err, "the call may have taken effect")
+					assert.False(t, IsRetryable(err))
+				}
 				if tc.is != nil {
 					assert.ErrorIs(t, err, tc.is)
 				}

@@ -30,7 +30,7 @@ import (
 func Decode(data []byte, out any, misfit func(Misfit)) error {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return fmt.Errorf("wire: Decode needs a pointer to decode into, not %T", out)
+		return fmt.Errorf("Decode needs a pointer to decode into, not %T", out)
 	}
 	d := &decoder{data: data, misfit: misfit}
 	if len(data) > cacheFrom {

@@ -43,7 +43,7 @@ func EncodeForm(params any, skip []string) (string, error) {
 	e := encoder{out: make([]byte, 0, 64*len(list))}
 	for _, entry := range list {
 		if err := e.form(entry); err != nil {
-			return "", fmt.Errorf("wire: parameter %s: %w", entry.name, err)
+			return "", fmt.Errorf("parameter %s: %w", entry.name, err)
 		}
 	}
 	return string(e.out), nil
@@ -118,7 +118,7 @@ func entriesOf(list []entry, params any, skip []string) ([]entry, error) {
 	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
 		return mapEntries(list, v, skip)
 	}
-	return nil, fmt.Errorf("wire: parameters must be a struct or a map with string keys, not %T", params)
+	return nil, fmt.Errorf("parameters must be a struct or a map with string keys, not %T", params)
 }
 
 // structFields returns the fields of a struct type, whatever methods it has.
@@ -166,7 +166,7 @@ func setAndDeleted(list []entry) error {
 	for j := range v.Len() {
 		name := v.Index(j).String()
 		if _, both := slices.BinarySearchFunc(list, name, func(e entry, name string) int { return strings.Compare(e.name, name) }); both && name != "" {
-			return fmt.Errorf("wire: parameter %s: is set and named in delete; give one or the other", shorten(name, maxName))
+			return fmt.Errorf("parameter %s: is set and named in delete; give one or the other", shorten(name, maxName))
 		}
 	}
 	return nil
@@ -217,13 +217,13 @@ func mapEntries(list []entry, v reflect.Value, skip []string) ([]entry, error) {
 		prefix, indexed := strings.CutSuffix(name, "[n]")
 		switch {
 		case name == "":
-			return nil, errors.New("wire: a parameter has no name")
+			return nil, errors.New("a parameter has no name")
 		case !indexed:
 			list = append(list, entry{name, value, typeOf(value.Type()), nil})
 		case value.Kind() == reflect.Map && value.CanInterface() && value.Type().Key().Kind() == reflect.Int:
 			list = appendFamily(list, prefix, nil, typeOf(value.Type().Elem()), value, skip)
 		default:
-			return nil, fmt.Errorf("wire: parameter %s: name the members (%s0, %s1) or give a map[int] of them", name, prefix, prefix)
+			return nil, fmt.Errorf("parameter %s: name the members (%s0, %s1) or give a map[int] of them", name, prefix, prefix)
 		}
 	}
 	slices.SortFunc(list, byName)

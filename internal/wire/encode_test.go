@@ -234,7 +234,7 @@ func TestEncodeObjects(t *testing.T) {
 	assert.True(t, wire.FormFits(&params{Name: "a", Any: "x"}, nil))
 	assert.True(t, wire.FormFits(&p, []string{"remote", "more", "map", "ints", "any", "labels"}))
 	_, err = wire.EncodeForm(&p, nil)
-	assert.EqualError(t, err, "wire: parameter any: an object cannot be sent in a form")
+	assert.EqualError(t, err, "parameter any: an object cannot be sent in a form")
 }
 
 func TestEncodeRefuses(t *testing.T) {
@@ -246,22 +246,22 @@ func TestEncodeRefuses(t *testing.T) {
 		form   string // error of the form; "" if it can be said
 		json   string
 	}{
-		{name: "no parameters at all", params: 7, form: "wire: parameters must be a struct or a map with string keys, not int", json: "not int"},
+		{name: "no parameters at all", params: 7, form: "parameters must be a struct or a map with string keys, not int", json: "not int"},
 		{name: "map with other keys", params: map[int]string{1: "a"}, form: "not map[int]string", json: "not map[int]string"},
-		{name: "not a number", params: one(math.NaN()), form: "wire: parameter x: NaN is no number the server could read", json: "wire: parameter x: NaN"},
+		{name: "not a number", params: one(math.NaN()), form: "parameter x: NaN is no number the server could read", json: "parameter x: NaN"},
 		{name: "infinite", params: one(math.Inf(1)), form: "+Inf", json: "+Inf"},
 		{name: "number that is none", params: one(json.Number("1x")), form: `"1x" is not a number`, json: `"1x" is not a number`},
 		{name: "number beyond a float", params: one(json.Number("1e400")), form: "beyond", json: "beyond"},
 		{name: "array of arrays", params: one([][]string{{"a"}, {"b"}}), form: "an array inside an array"},
 		{name: "channel", params: one(make(chan int)), form: "a value of type chan int cannot be sent", json: "chan int"},
 		{name: "function", params: one(func() {}), form: "func()", json: "func()"},
-		{name: "text that fails", params: one(broken{}), form: "wire: parameter x: no text for this", json: "wire: parameter x: no text for this"},
-		{name: "set and deleted", params: map[string]any{"net1": "virtio", "delete": []string{"net0", "net1"}}, form: "wire: parameter net1: is set and named in delete", json: "wire: parameter net1: is set and named in delete"},
-		{name: "failing text inside", params: one([]any{map[string]any{"y": broken{}}}), form: "an object", json: "wire: parameter x: [0]: y: no text for this"},
+		{name: "text that fails", params: one(broken{}), form: "parameter x: no text for this", json: "parameter x: no text for this"},
+		{name: "set and deleted", params: map[string]any{"net1": "virtio", "delete": []string{"net0", "net1"}}, form: "parameter net1: is set and named in delete", json: "parameter net1: is set and named in delete"},
+		{name: "failing text inside", params: one([]any{map[string]any{"y": broken{}}}), form: "an object", json: "parameter x: [0]: y: no text for this"},
 		{name: "no name", params: map[string]any{"": 1}, form: "no name", json: "no name"},
 		{name: "family without members", params: map[string]any{"net[n]": "virtio"}, form: "name the members (net0, net1)", json: "name the members (net0, net1)"},
 		{name: "raw text that is no JSON", params: one(json.RawMessage(`{`)), form: "invalid JSON", json: "not JSON"},
-		{name: "bytes that are no UTF-8", params: one("\xff"), json: "wire: parameter x: the text is not valid UTF-8"},
+		{name: "bytes that are no UTF-8", params: one("\xff"), json: "parameter x: the text is not valid UTF-8"},
 		{name: "property string with a comma", params: one(vmNet{Model: "virtio", Bridge: new("vmbr0,tag=5")}), form: "bridge: the value must not contain a comma", json: "bridge: the value must not contain a comma"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func EncodeJSON(params any, dialect Dialect, skip []string) ([]byte, error) {
 	}
 	e := encoder{out: make([]byte, 0, 2+32*len(list)), dialect: dialect}
 	if err := e.object(list); err != nil {
-		return nil, fmt.Errorf("wire: parameter %w", err)
+		return nil, fmt.Errorf("parameter %w", err)
 	}
 	return e.out, nil
 }

@@ -32,7 +32,7 @@ func DecodeEnvelope(answer []byte, out any, misfit func(Misfit)) (Envelope, erro
 	}
 	target := reflect.ValueOf(out)
 	if out != nil && (target.Kind() != reflect.Pointer || target.IsNil()) {
-		return e, fmt.Errorf("wire: DecodeEnvelope needs a pointer to decode into, not %T", out)
+		return e, fmt.Errorf("DecodeEnvelope needs a pointer to decode into, not %T", out)
 	}
 	switch d.space() {
 	case '{':

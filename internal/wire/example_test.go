@@ -73,7 +73,7 @@ func ExamplePath() {
 	fmt.Println(wire.Path("/nodes/{node}/qemu", map[string]any{"node": ""}))
 	// Output:
 	// /storage/local/content/local%3Aiso%2Fmy%20file.iso [storage volume] <nil>
-	//  [] wire: path parameter node: must not be empty
+	//  [] path parameter node: must not be empty
 }
 
 // A property string keeps what the caller does not touch: its order, its spelling and

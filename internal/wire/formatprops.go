@@ -46,7 +46,7 @@ func formattable(v any) (*structInfo, reflect.Value, error) {
 		sv = sv.Elem()
 	}
 	if sv.Kind() != reflect.Struct {
-		return nil, sv, fmt.Errorf("wire: %T is not a property string", v)
+		return nil, sv, fmt.Errorf("%T is not a property string", v)
 	}
 	return typeOf(sv.Type()).structFields(), sv, nil
 }
@@ -293,7 +293,7 @@ func (w *propsWriter) checkList(f *fieldInfo, t *typeInfo, v reflect.Value, sep 
 
 func (w *propsWriter) fail(key string, err error) {
 	if w.err == nil {
-		w.err = fmt.Errorf("wire: property string: %s: %w", key, err)
+		w.err = fmt.Errorf("property string: %s: %w", key, err)
 	}
 }
 

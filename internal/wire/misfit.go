@@ -38,7 +38,7 @@ type PropsError struct {
 // Error names the parts.
 func (e *PropsError) Error() string {
 	var b strings.Builder
-	b.WriteString("wire: property string: ")
+	b.WriteString("property string: ")
 	for i, m := range e.Misfits {
 		if i == 3 {
 			fmt.Fprintf(&b, "; and %d more", len(e.Misfits)-i)

@@ -23,7 +23,7 @@ func Path(template string, params any) (path string, used []string, err error) {
 	for {
 		before, after, ok := strings.Cut(rest, "{")
 		if strings.Contains(before, "}") {
-			return "", nil, fmt.Errorf("wire: path %s: unbalanced braces", template)
+			return "", nil, fmt.Errorf("path %s: unbalanced braces", template)
 		}
 		out = append(out, before...)
 		if !ok {
@@ -31,14 +31,14 @@ func Path(template string, params any) (path string, used []string, err error) {
 		}
 		name, tail, ok := strings.Cut(after, "}")
 		if !ok || name == "" || strings.Contains(name, "{") {
-			return "", nil, fmt.Errorf("wire: path %s: unbalanced braces", template)
+			return "", nil, fmt.Errorf("path %s: unbalanced braces", template)
 		}
 		value, err := pathValue(params, name)
 		if err == nil {
 			err = checkPathValue(value, tail == "")
 		}
 		if err != nil {
-			return "", nil, fmt.Errorf("wire: path parameter %s: %w", name, err)
+			return "", nil, fmt.Errorf("path parameter %s: %w", name, err)
 		}
 		out = appendEscape(out, value, false)
 		if !slices.Contains(used, name) {

@@ -38,7 +38,7 @@ func ParseProps(text string, v any) error {
 func propsOf(v any) (*structInfo, reflect.Value, error) {
 	sv := reflect.ValueOf(v)
 	if sv.Kind() != reflect.Pointer || sv.IsNil() || sv.Elem().Kind() != reflect.Struct {
-		return nil, sv, fmt.Errorf("wire: a property string needs a pointer to a struct, not %T", v)
+		return nil, sv, fmt.Errorf("a property string needs a pointer to a struct, not %T", v)
 	}
 	return typeOf(sv.Type().Elem()).structFields(), sv.Elem(), nil
 }

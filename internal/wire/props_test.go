@@ -51,7 +51,7 @@ func TestParseProps(t *testing.T) {
 			var parts *wire.PropsError
 			require.ErrorAs(t, err, &parts)
 			assert.ElementsMatch(t, tc.odd, texts(parts.Misfits))
-			assert.ErrorContains(t, err, "wire: property string: ")
+			assert.ErrorContains(t, err, "property string: ")
 		})
 	}
 }
@@ -203,7 +203,7 @@ func TestMarshalPropsRefusesWhatPVEMisreads(t *testing.T) {
 			_, err := tc.net.MarshalText()
 			assert.ErrorContains(t, err, tc.err)
 			_, err = wire.EncodeForm(map[string]any{"net0": tc.net}, nil)
-			assert.ErrorContains(t, err, "wire: parameter net0: wire: property string: "+tc.err)
+			assert.ErrorContains(t, err, "parameter net0: property string: "+tc.err)
 
 			q := quotedNet{Model: tc.net.Model, Bridge: tc.net.Bridge, Trunks: tc.net.Trunks, Extra: tc.net.Extra}
 			text, err := wire.MarshalProps(q, "")
@@ -240,5 +240,5 @@ func TestPropsErrorIsShort(t *testing.T) {
 	type login struct {
 		Password *int64 `json:"password,omitempty"`
 	}
-	assert.EqualError(t, wire.ParseProps("password=hunter2", new(login)), "wire: property string: password: want integer, got a string")
+	assert.EqualError(t, wire.ParseProps("password=hunter2", new(login)), "property string: password: want integer, got a string")
 }

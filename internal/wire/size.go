@@ -18,12 +18,12 @@ func ParseSize(text string) (int64, error) {
 	}
 	whole, fraction, hasFraction := strings.Cut(number, ".")
 	if !isDigits(whole) || hasFraction && !isDigits(fraction) {
-		return 0, fmt.Errorf("wire: %q is not a size such as 512M, 32G or a number of bytes", shorten(text, maxGot))
+		return 0, fmt.Errorf("%q is not a size such as 512M, 32G or a number of bytes", shorten(text, maxGot))
 	}
 	shift := 10 * unit
 	n, _, ok := parseInteger(whole)
 	if !ok || n > math.MaxInt64>>shift {
-		return 0, fmt.Errorf("wire: the size %q is too large", shorten(text, maxGot))
+		return 0, fmt.Errorf("the size %q is too large", shorten(text, maxGot))
 	}
 	n <<= shift
 	if part, ok := parseFloat([]byte("0." + fraction)); ok {

@@ -17,7 +17,7 @@ type SyntaxError struct {
 
 // Error says what is wrong and where.
 func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("wire: invalid JSON at byte %d: %s", e.Offset, e.msg)
+	return fmt.Sprintf("invalid JSON at byte %d: %s", e.Offset, e.msg)
 }
 
 type tokenKind byte
