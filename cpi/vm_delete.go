@@ -208,7 +208,17 @@ func (c *CPI) destroyStopped(ctx context.Context, g guest) error {
 		switch {
 		case err == nil, errors.Is(err, pve.ErrNotFound):
 			return nil
-		case errors.Is(err, pve.ErrRunning), unsettled(err) && !isTaskError(err):
+		case errors.Is(err, pve.ErrRunning):
+			if try == 20 {
+				return err
+			}
+			if try%4 == 3 {
+				// A start that was asked for before the stop may have come after it.
+				if err := c.stop(ctx, g); err != nil && !errors.Is(err, pve.ErrNotFound) {
+					return err
+				}
+			}
+		case unsettled(err) && !isTaskError(err):
 			if try == 20 {
 				return err
 			}
