@@ -279,6 +279,11 @@ func (w *world) afterFailure(md method, l *ledger, failed *answer, before map[st
 	if !next.ok() && !slices.Contains(md.done, next.Error.Type) {
 		return append(problems, "the next attempt fails: "+next.Error.Message)
 	}
+	defer func() {
+		if len(problems) > 0 {
+			problems = append(problems, fmt.Sprintf("the next attempt's log: %.2000s", next.Log))
+		}
+	}()
 	if text := secretIn(append(next.raw, next.stderr...)); text != "" {
 		problems = append(problems, "the next attempt shows a secret: "+text)
 	}
