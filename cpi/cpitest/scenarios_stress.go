@@ -181,13 +181,7 @@ func (p *play) contend(a, b *vm, d *disk) {
 		d.hint = h
 	}
 	if len(winners) == 2 {
-		p.rep.note("attach_disk of one disk to two VMs at the same moment succeeds for both: nothing but the Director keeps them apart")
-		for _, v := range vms {
-			p.must("detach_disk", p.ask("detach_disk", v.cid, d.cid))
-		}
-		d.hint = hint{}
-		p.look(nil)
-		return
+		p.fail("%s was attached to %s and %s at the same moment, and both calls succeeded: two VMs write to one disk", d, a, b)
 	}
 	if len(winners) == 1 {
 		d.on = winners[0]

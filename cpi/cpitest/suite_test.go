@@ -2,6 +2,7 @@ package cpitest_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,7 +58,10 @@ func newBed(t testing.TB, storage string) *bed {
 	require.NoError(t, err)
 	b := &bed{sim: sim, config: filepath.Join(dir, "cpi.json")}
 	require.NoError(t, os.WriteFile(b.config, text, 0o600))
+	var properties map[string]any
+	require.NoError(t, json.Unmarshal(text, &properties))
 	b.opts = cpitest.Options{
+		Bare: cpitest.Handler(cpi.Factory("")), Properties: properties,
 		CPI:     cpitest.Handler(cpi.Factory(b.config)),
 		Cluster: sim.Cluster(),
 		Bridge:  "vmbr0",
