@@ -45,6 +45,7 @@ func TestParseVolumeID(t *testing.T) {
 	}
 }
 
+// TestTurns: the server has one lock for each guest and each storage, row 102.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for _, width := range []int{0, 1, 3} {
