@@ -36,6 +36,11 @@ import (
 //
 // Waiting is looking again after a while, a shorter one for those who are next.
 // It ends with the context and leaves nothing running.
+//
+// The directory belongs to one user: what another may write there, he may also
+// remove. In TMPDIR each user therefore has one of his own, and for two users to
+// have one gate, both processes must run as the same. Nodes of the same name in
+// two clusters share a gate, which makes it narrower for each and never too wide.
 type gate struct {
 	dir   string
 	width int

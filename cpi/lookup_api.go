@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/proxkit/proxkit/pve"
 )
@@ -90,6 +91,7 @@ func newGuestConfig(conf *pve.VMConfig) *guestConfig {
 		name: or(conf.Name), description: or(conf.Description), lock: or(conf.Lock), digest: or(conf.Digest), hotplug: or(conf.Hotplug),
 		tags: conf.Tags, template: or(conf.Template), protection: or(conf.Protection), snapshots: conf.Parent != nil,
 	}
+	out.created = createdAt(conf.Meta)
 	out.drives = appendDrives(out.drives, "virtio", conf.VirtIO)
 	out.drives = appendDrives(out.drives, "scsi", conf.SCSI)
 	out.drives = appendDrives(out.drives, "sata", conf.SATA)
@@ -97,6 +99,14 @@ func newGuestConfig(conf *pve.VMConfig) *guestConfig {
 	out.drives = appendDrives(out.drives, "unused", conf.Unused)
 	sortDrives(out.drives)
 	return out
+}
+
+// createdAt returns when PVE says that a guest was made.
+func createdAt(meta *pve.VMConfigMeta) time.Time {
+	if meta == nil || meta.CTime == nil {
+		return time.Time{}
+	}
+	return time.Unix(*meta.CTime, 0).UTC()
 }
 
 func appendDrives[T fmt.Stringer](drives []drive, bus string, family map[int]T) []drive {

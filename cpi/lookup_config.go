@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 )
@@ -21,7 +22,8 @@ type guestConfig struct {
 	template    bool
 	protection  bool
 	snapshots   bool
-	drives      []drive // in the order of their slots
+	created     time.Time // zero when unknown
+	drives      []drive   // in the order of their slots
 }
 
 // A drive is one drive of a guest.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 	"github.com/proxkit/proxkit/pve"
@@ -20,6 +21,8 @@ type Finding struct {
 	Node string
 	// Name is the guest's name, or a volume.
 	Name string
+	// Since is when it was made, zero when that is unknown.
+	Since time.Time
 	// Problem says what is wrong, and Advice what can be done about it.
 	Problem string
 	Advice  string
@@ -30,11 +33,16 @@ func (f Finding) String() string {
 	if f.VMID != 0 {
 		what = fmt.Sprintf("guest %d (%s)", f.VMID, f.Name)
 	}
-	return fmt.Sprintf("%s on node %s %s: %s", what, f.Node, f.Problem, f.Advice)
+	since := ""
+	if !f.Since.IsZero() {
+		since = fmt.Sprintf(", made %s (%s ago),", f.Since.Format(time.DateTime), time.Since(f.Since).Round(time.Minute))
+	}
+	return fmt.Sprintf("%s on node %s%s %s: %s", what, f.Node, since, f.Problem, f.Advice)
 }
 
-// Audit looks for what calls have left that nobody will miss, and for disks that
-// have lost their protection. It changes nothing: whether a guest without its tags
+// Audit looks for what calls have left that nobody will miss, for VMs and disks
+// that no Director seems to know, and for disks that have lost their protection.
+// It changes nothing: whether a guest without its tags
 // is being made at this moment or was forgotten, people can tell.
 func (c *CPI) Audit(ctx context.Context) ([]Finding, error) {
 	ctx, cancel := c.within(ctx)
@@ -73,7 +81,11 @@ func (c *CPI) auditGuest(ctx context.Context, g guest) ([]Finding, error) {
 		if !strings.HasPrefix(cid, fmt.Sprintf("%s%d-", vmPrefix, g.vmid)) {
 			return finding("is a copy of VM "+cid, "remove its tags, or it will be in the way of the disks of that VM"), nil
 		}
-		return nil, nil
+		if slices.ContainsFunc(g.tags, func(t string) bool { return !isOwnershipTag(t) }) {
+			// Those come from the Director's metadata, or the operator knows it.
+			return nil, nil
+		}
+		return c.auditUnknown(ctx, g, "vms")
 	case hasTags(g.tags, tagDisk):
 		return c.auditHolder(ctx, g)
 	case hasTags(g.tags, tagStemcell):
@@ -93,6 +105,33 @@ func (c *CPI) auditGuest(ctx context.Context, g guest) ([]Finding, error) {
 	return nil, nil
 }
 
+// unknownAfter is how old something must be for the lack of metadata to mean that
+// no Director knows it: metadata follow the making within seconds, or minutes for
+// disks.
+const unknownAfter = time.Hour
+
+func (c *CPI) auditUnknown(ctx context.Context, g guest, list string) ([]Finding, error) {
+	conf, err := c.config(ctx, g)
+	if errors.Is(err, pve.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, c.explain(err, fmt.Sprintf("look at %s", g), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
+	}
+	return unknown(g, conf, list), nil
+}
+
+// unknown finds what is complete and has no Director's metadata.
+func unknown(g guest, conf *guestConfig, list string) []Finding {
+	if known(conf) || conf.created.IsZero() || time.Since(conf.created) < unknownAfter {
+		return nil
+	}
+	return []Finding{{
+		VMID: g.vmid, Node: g.node, Name: conf.name, Since: conf.created, Problem: "has no Director's metadata",
+		Advice: "if no Director lists it (bosh " + list + "), nobody knows it: remove it",
+	}}
+}
+
 // auditHolder judges the holder of a disk.
 func (c *CPI) auditHolder(ctx context.Context, g guest) ([]Finding, error) {
 	conf, err := c.config(ctx, g)
@@ -102,7 +141,7 @@ func (c *CPI) auditHolder(ctx context.Context, g guest) ([]Finding, error) {
 	if err != nil {
 		return nil, c.explain(err, fmt.Sprintf("look at %s", g), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
 	}
-	f := Finding{VMID: g.vmid, Node: g.node, Name: conf.name}
+	f := Finding{VMID: g.vmid, Node: g.node, Name: conf.name, Since: conf.created}
 	switch _, there := conf.drive(holderSlot); {
 	case conf.returning() != "":
 		f.Problem = "waits for its volume " + conf.returning()
@@ -113,7 +152,7 @@ func (c *CPI) auditHolder(ctx context.Context, g guest) ([]Finding, error) {
 		f.Problem = "holds a disk and can be started or removed by mistake"
 		f.Advice = "set its options template and protection"
 	default:
-		return nil, nil
+		return unknown(g, conf, "disks"), nil
 	}
 	return []Finding{f}, nil
 }
@@ -149,6 +188,9 @@ func (c *CPI) auditUploads(ctx context.Context, v *view) ([]Finding, error) {
 			for _, row := range list {
 				name := row.VolID[strings.LastIndexByte(row.VolID, '/')+1:]
 				f := Finding{Node: m.name, Name: row.VolID}
+				if row.CTime != nil {
+					f.Since = time.Unix(*row.CTime, 0).UTC()
+				}
 				token, isSettings := strings.CutPrefix(strings.TrimSuffix(name, ".iso"), "bosh-")
 				switch {
 				case s.content == "iso" && isSettings && isToken(token, vmTokenLength) && !tokens[name]:
