@@ -36,6 +36,10 @@ type Cluster struct {
 	// skipped, and the report says so.
 	ReadVolume func(ctx context.Context, volume string) ([]byte, error)
 
+	// Switch turns a node off and on again, which only a simulated cluster can. It
+	// is for what a CPI says when it cannot know; without it that is skipped.
+	Switch func(node string, on bool)
+
 	// Exclusive says that nobody else uses the cluster: everything that appears or
 	// changes is the CPI's doing, and what is left in the end is removed. Never set
 	// it for a cluster with guests that anybody needs. Without it only guests in Pool

@@ -55,6 +55,18 @@ func liesAboutVMs() []lie {
 				return l.Handler.HasVM(ctx, cid)
 			}
 		}},
+		{name: "has_vm is false when it cannot know", in: "node-off", want: "what cannot be known is an error", tell: func(_ *bed, l *liar, _ *rpc.Call) {
+			l.hasVM = func(ctx context.Context, cid rpc.VMCID) (bool, error) {
+				_, err := l.Handler.GetDisks(ctx, cid)
+				return err == nil, nil
+			}
+		}},
+		{name: "delete_vm succeeds when it cannot know", in: "node-off", want: "but nobody can know", tell: func(_ *bed, l *liar, _ *rpc.Call) {
+			l.deleteVM = func(ctx context.Context, cid rpc.VMCID) error {
+				_ = l.Handler.DeleteVM(ctx, cid)
+				return nil
+			}
+		}},
 		{name: "create_vm makes nothing", want: "no guest was made", tell: func(_ *bed, l *liar, _ *rpc.Call) {
 			l.createVM = func(_ context.Context, req rpc.CreateVMRequest) (rpc.VMCID, rpc.Networks, error) {
 				return "vm-999-abcdefghjkmn", req.Networks, nil

@@ -412,6 +412,27 @@ func (a *api) tasks(ctx context.Context, node string, vmid int64) ([]string, err
 	return out, nil
 }
 
+// busy reports whether tasks are running anywhere.
+func (a *api) busy(ctx context.Context) (bool, error) {
+	var nodes []struct{ Node, Status string }
+	if err := a.get(ctx, "/nodes", &nodes); err != nil {
+		return false, err
+	}
+	for _, n := range nodes {
+		var rows []struct{ UPID string }
+		if n.Status != "online" {
+			continue
+		}
+		if err := a.get(ctx, "/nodes/"+url.PathEscape(n.Node)+"/tasks?source=active&limit=1", &rows); err != nil {
+			return false, err
+		}
+		if len(rows) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // snapshots counts the snapshots of a guest.
 func (a *api) snapshots(ctx context.Context, g *guest) (int, error) {
 	var rows []struct{ Name string }

@@ -22,6 +22,7 @@ func scenarios() []scenario {
 		{"stop-hard", "bosh stop --hard, and start again", playStopHard},
 		{"delete-deployment", "delete the deployment, clean up orphaned disks days later", playDeleteDeployment},
 		{"cck", "cloud check: the scan, reboot, recreate, attach what is attached", playCloudCheck},
+		{"node-off", "what is said about a VM whose node is off, and what is done", playNodeOff},
 		{"dynamic-disks", "disks that come and go while the VM runs", playDynamicDisks},
 		{"snapshots", "snapshots of a persistent disk", playSnapshots},
 		{"light-stemcell", "a stemcell that names an image", playLightStemcell},

@@ -276,22 +276,26 @@ func (p *play) interrupt(cause error, after time.Duration, method string, argume
 	return r
 }
 
-// settle waits until what a stopped call has begun in the cluster is over.
+// settle waits until what a stopped call has begun in the cluster is over: until
+// no task runs and nothing changes any more. On a cluster that others use there is
+// always a task, so that it does not wait for long.
 func (p *play) settle() {
-	last, err := p.session.look(p.ctx)
-	for range 50 {
+	var last *observation
+	for range 100 {
+		busy, err := p.api.busy(p.ctx)
+		if err != nil {
+			p.fail("the suite cannot list tasks: %v", err)
+		}
+		now, err := p.session.look(p.ctx)
 		if err != nil {
 			p.fail("the cluster cannot be looked at: %v", err)
 		}
-		if err = pause(p.ctx, 20*time.Millisecond); err != nil {
-			p.fail("%v", err)
+		if !busy && last != nil && len(difference(last, now)) == 0 {
+			return
 		}
-		var now *observation
-		if now, err = p.session.look(p.ctx); err == nil {
-			if len(difference(last, now)) == 0 {
-				return
-			}
-			last = now
+		last = now
+		if err := pause(p.ctx, 20*time.Millisecond); err != nil {
+			p.fail("%v", err)
 		}
 	}
 }

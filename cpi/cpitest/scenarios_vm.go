@@ -233,6 +233,56 @@ func playCloudCheck(p *play) {
 	p.deleteDisk(d)
 }
 
+// playNodeOff turns off the node that a VM is on. What nobody can know is an error:
+// a wrong "no" makes the Director build a twin, a wrong "done" forgets the VM.
+func playNodeOff(p *play) {
+	if p.opts.Cluster.Switch == nil {
+		p.leave("the options have nothing to turn a node off with")
+	}
+	p.step("an instance with a disk")
+	v := p.newVM(p.stemcell())
+	d := p.createDisk(1024, v, nil)
+	p.mount(v, d)
+
+	p.step("its node is off")
+	node := p.seen.guests[v.guest].Node
+	p.opts.Cluster.Switch(node, false)
+	back := func() { p.opts.Cluster.Switch(node, true) }
+	defer back()
+	for _, q := range []struct{ method, cid string }{{"has_vm", v.cid}, {"has_disk", d.cid}} {
+		r := p.ask(q.method, q.cid)
+		if r.err != nil {
+			continue
+		}
+		if there, err := resultBool(r.result); err != nil || !there {
+			p.fail("the answer is %s for %s on node %s, which is off: what cannot be known is an error", brief(r.result), q.cid, node)
+		}
+	}
+	r := p.ask("delete_vm", v.cid)
+	if r.err == nil || r.err.Type == vmNotFound {
+		p.fail("delete_vm says that %s is gone, but nobody can know: its node %s is off", v, node)
+	}
+	p.step("a new VM finds another node or none")
+	o := p.order()
+	r = p.ask("create_vm", o.agent, p.stemcell().cid, o.properties, o.networks, []string{}, o.env)
+
+	p.step("the node is back, and all is as it was")
+	back()
+	if r.err == nil {
+		next := p.adoptVM(p.vmOf(o, r), p.stemcell(), o)
+		if at := p.seen.guests[next.guest].Node; at == node {
+			p.problem("%s was made on node %s, which was off", next, at)
+		}
+		p.deleteVM(next)
+	}
+	p.look(nil)
+	p.hasVM(v, true)
+	p.hasDisk(d, true)
+	p.step("tear down")
+	p.deleteVM(v)
+	p.deleteDisk(d)
+}
+
 // reboot restarts a VM that runs, and looks for the traces.
 func (p *play) reboot(v *vm) {
 	g := p.seen.guests[v.guest]

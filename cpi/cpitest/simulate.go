@@ -109,6 +109,7 @@ func (s *Simulation) Cluster() Cluster {
 	id, secret := s.RootToken()
 	return Cluster{
 		Endpoint: s.URL(), Token: id + "=" + secret, Fingerprint: s.Fingerprint(), Exclusive: true, Pool: simPool,
+		Switch:     func(node string, on bool) { s.SetNodeOnline(node, on) },
 		ReadVolume: func(_ context.Context, volume string) ([]byte, error) { return s.VolumeBytes(volume) },
 	}
 }

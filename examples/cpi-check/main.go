@@ -51,6 +51,7 @@ type settings struct {
 	endpoint, tokenFile, fingerprint, ca, pool, storages, volumes string
 	really                                                        bool
 	storageType                                                   string
+	taskTime                                                      time.Duration
 
 	vmProperties, diskProperties, networkProperties, light, contextProperties string
 	bridge                                                                    string
@@ -133,6 +134,7 @@ Flags:
 	flags.StringVar(&s.storages, "storages", "", "storages of the real cluster that nobody but the CPI writes ISOs and images to, separated by commas")
 	flags.StringVar(&s.volumes, "volumes", "", "`directory` where the real cluster's ISOs can be read, to check the agents' settings")
 	flags.StringVar(&s.storageType, "storage-type", "rbd", "type of the simulated storage for disks")
+	flags.DurationVar(&s.taskTime, "task-time", 0, "how long tasks of the simulated cluster take, so that calls are long enough to be stopped in the middle")
 	flags.StringVar(&s.vmProperties, "vm-properties", "", "`JSON` cloud properties of VMs, added to what calculate_vm_cloud_properties answers")
 	flags.StringVar(&s.diskProperties, "disk-properties", "", "`JSON` cloud properties of disks")
 	flags.StringVar(&s.networkProperties, "network-properties", "", "`JSON` cloud properties of networks")
@@ -184,6 +186,7 @@ func (s *settings) check(ctx context.Context, stdout, stderr io.Writer) (*cpites
 			return nil, err
 		}
 		defer sim.Close()
+		sim.TasksLast(s.taskTime)
 		o.Cluster, values = sim.Cluster(), sim.Values()
 		o.Secrets = append(o.Secrets, sim.Secret())
 		if o.Bridge == "" {
