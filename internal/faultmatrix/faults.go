@@ -102,9 +102,12 @@ func faults() []fault {
 	offline := func(w *world, s site) func() { return func() { w.srv.SetNodeOnline(s.node, false) } }
 	return []fault{
 		{name: "500, the guest's lock is held", letter: "lock", manner: passes, make: refusal(500, lockText)},
+		{name: "500, the guest is locked", letter: "locked", manner: passes, befalls: writes, make: refusal(500, "VM is locked (backup)")},
 		{name: "500, no worker was started", letter: "worker", manner: passes, befalls: starts, make: refusal(500, workerText)},
 		{name: "500, the storage's lock is held", letter: "cfs", manner: passes, befalls: writes, make: refusal(500, cfsText)},
 		{name: "500, something else", letter: "500", manner: lasts, make: refusal(500, "an unforeseen thing happened")},
+		{name: "500, no quorum", letter: "noquo", manner: passes, befalls: writes, make: refusal(500, "cluster not ready - no quorum?")},
+		{name: "401", letter: "401", manner: lasts, make: refusal(401, "invalid token value!")},
 		{name: "403", letter: "403", manner: lasts, make: refusal(403, denialText)},
 		{name: "403 from here on", letter: "403…", manner: lasts, make: func(w *world, _ site) pvetest.Fault {
 			return w.fromHere(pvetest.Fault{Status: 403, Phrase: denialText}, pvetest.Fault{Status: 403, Phrase: denialText})
@@ -134,6 +137,12 @@ func faults() []fault {
 		}},
 		{name: "task fails when its work is done", letter: "task+", manner: lasts, befalls: starts, make: func(*world, site) pvetest.Fault {
 			return pvetest.Fault{TaskError: "command '/usr/bin/something' failed: exit code 1", After: true}
+		}},
+		{name: "task's worker dies", letter: "tdie-", manner: lasts, befalls: starts, make: func(*world, site) pvetest.Fault {
+			return pvetest.Fault{TaskError: "unexpected status"}
+		}},
+		{name: "task's worker dies when its work is done", letter: "tdie+", manner: lasts, befalls: starts, make: func(*world, site) pvetest.Fault {
+			return pvetest.Fault{TaskError: "unexpected status", After: true}
 		}},
 		{name: "task ends with warnings", letter: "warn", manner: harmless, befalls: starts, make: func(*world, site) pvetest.Fault {
 			return pvetest.Fault{TaskWarnings: 2}
