@@ -47,7 +47,7 @@ func newMatrix(dir, program string, jobs int) (*matrix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the cluster: %w", err)
 	}
-	return &matrix{base: dir, subject: s, program: program, limits: wholeLimits(), jobs: jobs}, nil
+	return &matrix{base: dir, subject: s, program: program, limits: strict, jobs: jobs}, nil
 }
 
 // open makes a world for one cell.
@@ -56,7 +56,7 @@ func (m *matrix) open() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openWorld(m.base, dir, m.subject, m.program, m.limits)
+	return openWorld(m.base, dir, m.subject, m.program)
 }
 
 var nodeInPath = regexp.MustCompile(`^/nodes/([^/]+)`)
@@ -150,7 +150,7 @@ func (m *matrix) try(c *cell) {
 		defer close(over)
 		problems = m.attempt(c)
 	}()
-	timer := time.NewTimer(m.limits.patience())
+	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-over:
@@ -172,6 +172,7 @@ func (m *matrix) attempt(c *cell) (problems []string) {
 	defer w.close()
 	l, before := newLedger(w.subject), w.operators()
 
+	w.limits = m.limits
 	first, struck, err := w.suffer(c)
 	if err != nil {
 		return []string{err.Error()}
@@ -192,6 +193,7 @@ func (m *matrix) attempt(c *cell) (problems []string) {
 	if limit := time.Duration(2*w.limits.call+15) * time.Second; first.took > limit {
 		problems = append(problems, fmt.Sprintf("takes %s", first.took.Round(time.Second)))
 	}
+	w.limits = generous
 	w.heal()
 	if c.fault.hangs {
 		if err := w.stopTasks(context.Background()); err != nil {
