@@ -23,8 +23,7 @@ type ListACLParams struct {
 	Path  *string `json:"path,omitempty"`  // At most 128 characters.
 }
 
-// ListACL calls GET /access/acl. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListACL calls GET /access/acl. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context, p ListACLParams) ([]ACLListItem, error) {
@@ -61,8 +60,7 @@ type UpdateACLParams struct {
 	Propagate *bool   `json:"propagate,omitempty"` // Default true.
 }
 
-// UpdateACL calls PUT /access/acl. Open to every authenticated user, within limits that the server
-// checks itself.
+// UpdateACL calls PUT /access/acl. Needs a login, and more than the API description states.
 //
 //api:operation PUT /access/acl
 func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
@@ -162,8 +160,7 @@ type ChangePasswordParams struct {
 	ConfirmationPassword *string `json:"confirmation-password,omitempty"` // At most 1024 characters.
 }
 
-// ChangePassword calls PUT /access/password. Open to every authenticated user, within limits that the
-// server checks itself.
+// ChangePassword calls PUT /access/password. Needs a login, and more than the API description states.
 //
 //api:operation PUT /access/password
 func (c *Client) ChangePassword(ctx context.Context, p ChangePasswordParams) error {
@@ -176,8 +173,8 @@ type GetPermissionsParams struct {
 	Path   *string `json:"path,omitempty"`    // At most 128 characters.
 }
 
-// GetPermissions calls GET /access/permissions. Open to every authenticated user, within limits that
-// the server checks itself.
+// GetPermissions calls GET /access/permissions. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /access/permissions
 func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
@@ -206,8 +203,7 @@ type RoleListItem struct {
 	Comment *string `json:"comment,omitempty"` // At most 128 characters.
 }
 
-// ListTFA calls GET /access/tfa. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListTFA calls GET /access/tfa. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/tfa
 func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
@@ -362,8 +358,7 @@ type ListUsersParams struct {
 	IncludeTokens *bool `json:"include_tokens,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListUsers calls GET /access/users. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {

@@ -20,9 +20,7 @@ func (c *Client) GetAdminIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListDatastores calls GET /admin/datastore.
-//
-// Lists the datastores you may see.
+// ListDatastores calls GET /admin/datastore. Lists the datastores you may see.
 //
 // Open to every authenticated user.
 //
@@ -42,8 +40,8 @@ type DatastoreListItem struct {
 	Maintenance *MaintenanceMode `json:"maintenance,omitempty"`
 }
 
-// A MaintenanceMode is a text of keys and values, such as the value of maintenance-mode. It keeps the
-// text it was read from.
+// A MaintenanceMode is the value of maintenance or maintenance-mode, a text of the form
+// TYPE[,KEY=VALUE…]. It keeps the text it was read from.
 type MaintenanceMode struct {
 	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
 	Message *string `json:"message,omitempty"` // At most 64 characters.
@@ -118,11 +116,9 @@ type ListDatastoreCatalogParams struct {
 	NS          *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ListDatastoreCatalog calls GET /admin/datastore/{store}/catalog.
+// ListDatastoreCatalog calls GET /admin/datastore/{store}/catalog. Lists a directory inside a backup.
 //
-// Lists a directory inside a backup.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/catalog
 func (c *Client) ListDatastoreCatalog(ctx context.Context, p ListDatastoreCatalogParams) ([]DatastoreCatalogListItem, error) {
@@ -152,8 +148,8 @@ type ChangeBackupOwnerParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ChangeBackupOwner calls POST /admin/datastore/{store}/change-owner. Open to every authenticated
-// user, within limits that the server checks itself.
+// ChangeBackupOwner calls POST /admin/datastore/{store}/change-owner. Needs a login, and more than the
+// API description states.
 //
 //api:operation POST /admin/datastore/{store}/change-owner
 func (c *Client) ChangeBackupOwner(ctx context.Context, p ChangeBackupOwnerParams) error {
@@ -170,12 +166,10 @@ type DownloadBackupFileParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// DownloadBackupFile calls GET /admin/datastore/{store}/download.
+// DownloadBackupFile calls GET /admin/datastore/{store}/download. Downloads a file of a backup as it
+// is stored.
 //
-// Downloads a file of a backup as it is stored.
-//
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// The caller closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/download
 func (c *Client) DownloadBackupFile(ctx context.Context, p DownloadBackupFileParams) (*Download, error) {
@@ -192,12 +186,10 @@ type DownloadDecodedBackupFileParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// DownloadDecodedBackupFile calls GET /admin/datastore/{store}/download-decoded.
+// DownloadDecodedBackupFile calls GET /admin/datastore/{store}/download-decoded. Downloads a file of a
+// backup, decoded.
 //
-// Downloads a file of a backup, decoded.
-//
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// The caller closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/download-decoded
 func (c *Client) DownloadDecodedBackupFile(ctx context.Context, p DownloadDecodedBackupFileParams) (*Download, error) {
@@ -213,8 +205,8 @@ type ListDatastoreFilesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ListDatastoreFiles calls GET /admin/datastore/{store}/files. Open to every authenticated user,
-// within limits that the server checks itself.
+// ListDatastoreFiles calls GET /admin/datastore/{store}/files. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /admin/datastore/{store}/files
 func (c *Client) ListDatastoreFiles(ctx context.Context, p ListDatastoreFilesParams) ([]DatastoreFileListItem, error) {
@@ -280,9 +272,8 @@ type StartGarbageCollectionParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// StartGarbageCollection calls POST /admin/datastore/{store}/gc.
-//
-// Starts the garbage collection, which frees space that no backup needs.
+// StartGarbageCollection calls POST /admin/datastore/{store}/gc. Starts the garbage collection, which
+// frees space that no backup needs.
 //
 // The result names the task that does the work. Needs Datastore.Modify on /datastore/{store}.
 //
@@ -301,8 +292,8 @@ type GetDatastoreGroupNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes. Open to every authenticated
-// user, within limits that the server checks itself.
+// GetDatastoreGroupNotes calls GET /admin/datastore/{store}/group-notes. Needs a login, and more than
+// the API description states.
 //
 //api:operation GET /admin/datastore/{store}/group-notes
 func (c *Client) GetDatastoreGroupNotes(ctx context.Context, p GetDatastoreGroupNotesParams) (string, error) {
@@ -320,8 +311,8 @@ type UpdateDatastoreGroupNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreGroupNotes calls PUT /admin/datastore/{store}/group-notes. Open to every
-// authenticated user, within limits that the server checks itself.
+// UpdateDatastoreGroupNotes calls PUT /admin/datastore/{store}/group-notes. Needs a login, and more
+// than the API description states.
 //
 //api:operation PUT /admin/datastore/{store}/group-notes
 func (c *Client) UpdateDatastoreGroupNotes(ctx context.Context, p UpdateDatastoreGroupNotesParams) error {
@@ -334,11 +325,10 @@ type ListBackupGroupsParams struct {
 	NS    *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// ListBackupGroups calls GET /admin/datastore/{store}/groups.
+// ListBackupGroups calls GET /admin/datastore/{store}/groups. Lists backup groups, one for each guest
+// or host.
 //
-// Lists backup groups, one for each guest or host.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/groups
 func (c *Client) ListBackupGroups(ctx context.Context, p ListBackupGroupsParams) ([]BackupGroup, error) {
@@ -367,8 +357,8 @@ type DeleteBackupGroupParams struct {
 	NS               *string `json:"ns,omitempty"`                 // At most 256 characters.
 }
 
-// DeleteBackupGroup calls DELETE /admin/datastore/{store}/groups. Open to every authenticated user,
-// within limits that the server checks itself.
+// DeleteBackupGroup calls DELETE /admin/datastore/{store}/groups. Needs a login, and more than the API
+// description states.
 //
 //api:operation DELETE /admin/datastore/{store}/groups
 func (c *Client) DeleteBackupGroup(ctx context.Context, p DeleteBackupGroupParams) (*DeleteBackupGroupResult, error) {
@@ -412,7 +402,7 @@ type MoveBackupGroupParams struct {
 }
 
 // MoveBackupGroup calls POST /admin/datastore/{store}/move-group. The result names the task that does
-// the work. Open to every authenticated user, within limits that the server checks itself.
+// the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /admin/datastore/{store}/move-group
 func (c *Client) MoveBackupGroup(ctx context.Context, p MoveBackupGroupParams) (UPID, error) {
@@ -432,7 +422,7 @@ type MoveNamespaceParams struct {
 }
 
 // MoveNamespace calls POST /admin/datastore/{store}/move-namespace. The result names the task that
-// does the work. Open to every authenticated user, within limits that the server checks itself.
+// does the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /admin/datastore/{store}/move-namespace
 func (c *Client) MoveNamespace(ctx context.Context, p MoveNamespaceParams) (UPID, error) {
@@ -448,8 +438,8 @@ type ListNamespacesParams struct {
 	Parent   *string `json:"parent,omitempty"`    // At most 256 characters.
 }
 
-// ListNamespaces calls GET /admin/datastore/{store}/namespace. Open to every authenticated user,
-// within limits that the server checks itself.
+// ListNamespaces calls GET /admin/datastore/{store}/namespace. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /admin/datastore/{store}/namespace
 func (c *Client) ListNamespaces(ctx context.Context, p ListNamespacesParams) ([]NamespaceListItem, error) {
@@ -471,8 +461,8 @@ type CreateNamespaceParams struct {
 	Parent *string `json:"parent,omitempty"` // At most 256 characters.
 }
 
-// CreateNamespace calls POST /admin/datastore/{store}/namespace. Open to every authenticated user,
-// within limits that the server checks itself.
+// CreateNamespace calls POST /admin/datastore/{store}/namespace. Needs a login, and more than the API
+// description states.
 //
 //api:operation POST /admin/datastore/{store}/namespace
 func (c *Client) CreateNamespace(ctx context.Context, p CreateNamespaceParams) (string, error) {
@@ -505,8 +495,8 @@ type GetDatastoreNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreNotes calls GET /admin/datastore/{store}/notes. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetDatastoreNotes calls GET /admin/datastore/{store}/notes. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /admin/datastore/{store}/notes
 func (c *Client) GetDatastoreNotes(ctx context.Context, p GetDatastoreNotesParams) (string, error) {
@@ -525,8 +515,8 @@ type UpdateDatastoreNotesParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreNotes calls PUT /admin/datastore/{store}/notes. Open to every authenticated user,
-// within limits that the server checks itself.
+// UpdateDatastoreNotes calls PUT /admin/datastore/{store}/notes. Needs a login, and more than the API
+// description states.
 //
 //api:operation PUT /admin/datastore/{store}/notes
 func (c *Client) UpdateDatastoreNotes(ctx context.Context, p UpdateDatastoreNotesParams) error {
@@ -542,8 +532,8 @@ type GetDatastoreProtectedParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// GetDatastoreProtected calls GET /admin/datastore/{store}/protected. Open to every authenticated
-// user, within limits that the server checks itself.
+// GetDatastoreProtected calls GET /admin/datastore/{store}/protected. Needs a login, and more than the
+// API description states.
 //
 //api:operation GET /admin/datastore/{store}/protected
 func (c *Client) GetDatastoreProtected(ctx context.Context, p GetDatastoreProtectedParams) (bool, error) {
@@ -562,8 +552,8 @@ type UpdateDatastoreProtectedParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// UpdateDatastoreProtected calls PUT /admin/datastore/{store}/protected. Open to every authenticated
-// user, within limits that the server checks itself.
+// UpdateDatastoreProtected calls PUT /admin/datastore/{store}/protected. Needs a login, and more than
+// the API description states.
 //
 //api:operation PUT /admin/datastore/{store}/protected
 func (c *Client) UpdateDatastoreProtected(ctx context.Context, p UpdateDatastoreProtectedParams) error {
@@ -585,11 +575,10 @@ type PruneBackupGroupParams struct {
 	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
-// PruneBackupGroup calls POST /admin/datastore/{store}/prune.
+// PruneBackupGroup calls POST /admin/datastore/{store}/prune. Deletes old backups of one group by the
+// rules given, and tells which.
 //
-// Deletes old backups of one group by the rules given, and tells which.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation POST /admin/datastore/{store}/prune
 func (c *Client) PruneBackupGroup(ctx context.Context, p PruneBackupGroupParams) ([]PruneBackupGroupResult, error) {
@@ -620,12 +609,11 @@ type PruneDatastoreParams struct {
 	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
-// PruneDatastore calls POST /admin/datastore/{store}/prune-datastore.
+// PruneDatastore calls POST /admin/datastore/{store}/prune-datastore. Deletes old backups of a whole
+// datastore or namespace in a task.
 //
-// Deletes old backups of a whole datastore or namespace in a task.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs a login, and more than the API description
+// states.
 //
 //api:operation POST /admin/datastore/{store}/prune-datastore
 func (c *Client) PruneDatastore(ctx context.Context, p PruneDatastoreParams) (UPID, error) {
@@ -646,12 +634,10 @@ type DownloadPxarFileParams struct {
 	Tar         *bool   `json:"tar,omitempty"`
 }
 
-// DownloadPxarFile calls GET /admin/datastore/{store}/pxar-file-download.
+// DownloadPxarFile calls GET /admin/datastore/{store}/pxar-file-download. Downloads a file or a
+// directory from within a backup.
 //
-// Downloads a file or a directory from within a backup.
-//
-// The caller closes the result. Open to every authenticated user, within limits that the server checks
-// itself.
+// The caller closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/pxar-file-download
 func (c *Client) DownloadPxarFile(ctx context.Context, p DownloadPxarFileParams) (*Download, error) {
@@ -724,11 +710,9 @@ type ListBackupSnapshotsParams struct {
 	NS         *string `json:"ns,omitempty"`          // At most 256 characters.
 }
 
-// ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots.
+// ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots. Lists single backups.
 //
-// Lists single backups.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/snapshots
 func (c *Client) ListBackupSnapshots(ctx context.Context, p ListBackupSnapshotsParams) ([]BackupSnapshotListItem, error) {
@@ -766,8 +750,8 @@ type DeleteBackupSnapshotParams struct {
 	NS         *string `json:"ns,omitempty"` // At most 256 characters.
 }
 
-// DeleteBackupSnapshot calls DELETE /admin/datastore/{store}/snapshots. Open to every authenticated
-// user, within limits that the server checks itself.
+// DeleteBackupSnapshot calls DELETE /admin/datastore/{store}/snapshots. Needs a login, and more than
+// the API description states.
 //
 //api:operation DELETE /admin/datastore/{store}/snapshots
 func (c *Client) DeleteBackupSnapshot(ctx context.Context, p DeleteBackupSnapshotParams) error {
@@ -780,8 +764,8 @@ type GetDatastoreStatusParams struct {
 	Verbose *bool  `json:"verbose,omitempty"` // Default false.
 }
 
-// GetDatastoreStatus calls GET /admin/datastore/{store}/status. Open to every authenticated user,
-// within limits that the server checks itself.
+// GetDatastoreStatus calls GET /admin/datastore/{store}/status. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /admin/datastore/{store}/status
 func (c *Client) GetDatastoreStatus(ctx context.Context, p GetDatastoreStatusParams) (*DatastoreStatus, error) {
@@ -893,7 +877,7 @@ type UploadBackupLogParams struct {
 }
 
 // UploadBackupLog calls POST /admin/datastore/{store}/upload-backup-log. It sends body as a stream.
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation POST /admin/datastore/{store}/upload-backup-log
 func (c *Client) UploadBackupLog(ctx context.Context, p UploadBackupLogParams, body Upload) error {
@@ -914,12 +898,10 @@ type VerifyDatastoreParams struct {
 	VerifyThreads  *int64  `json:"verify-threads,omitempty"`  // 1 to 32. Default 4.
 }
 
-// VerifyDatastore calls POST /admin/datastore/{store}/verify.
+// VerifyDatastore calls POST /admin/datastore/{store}/verify. Checks backups against their checksums.
 //
-// Checks backups against their checksums.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs a login, and more than the API description
+// states.
 //
 //api:operation POST /admin/datastore/{store}/verify
 func (c *Client) VerifyDatastore(ctx context.Context, p VerifyDatastoreParams) (UPID, error) {
@@ -933,8 +915,8 @@ type ListGarbageCollectionJobsParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListGarbageCollectionJobs calls GET /admin/gc. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListGarbageCollectionJobs calls GET /admin/gc. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /admin/gc
 func (c *Client) ListGarbageCollectionJobs(ctx context.Context, p ListGarbageCollectionJobsParams) ([]GarbageCollectionStatus, error) {
@@ -948,8 +930,8 @@ type GetGarbageCollectionJobParams struct {
 	Store string `json:"store"` // 3 to 32 characters.
 }
 
-// GetGarbageCollectionJob calls GET /admin/gc/{store}. Open to every authenticated user, within limits
-// that the server checks itself.
+// GetGarbageCollectionJob calls GET /admin/gc/{store}. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /admin/gc/{store}
 func (c *Client) GetGarbageCollectionJob(ctx context.Context, p GetGarbageCollectionJobParams) ([]GarbageCollectionStatus, error) {
@@ -981,8 +963,7 @@ type ListPruneJobStatusParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListPruneJobStatus calls GET /admin/prune. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListPruneJobStatus calls GET /admin/prune. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/prune
 func (c *Client) ListPruneJobStatus(ctx context.Context, p ListPruneJobStatusParams) ([]PruneJobStatusListItem, error) {
@@ -1031,8 +1012,8 @@ type RunPruneJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunPruneJob calls POST /admin/prune/{id}/run. The result names the task that does the work. Open to
-// every authenticated user, within limits that the server checks itself.
+// RunPruneJob calls POST /admin/prune/{id}/run. The result names the task that does the work. Needs a
+// login, and more than the API description states.
 //
 //api:operation POST /admin/prune/{id}/run
 func (c *Client) RunPruneJob(ctx context.Context, p RunPruneJobParams) (UPID, error) {
@@ -1089,8 +1070,7 @@ type ListSyncJobStatusParams struct {
 	SyncDirection *string `json:"sync-direction,omitempty"` // One of all, push, pull. Default pull.
 }
 
-// ListSyncJobStatus calls GET /admin/sync. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListSyncJobStatus calls GET /admin/sync. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/sync
 func (c *Client) ListSyncJobStatus(ctx context.Context, p ListSyncJobStatusParams) ([]SyncJobStatusListItem, error) {
@@ -1152,8 +1132,8 @@ type RunSyncJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunSyncJob calls POST /admin/sync/{id}/run. The result names the task that does the work. Open to
-// every authenticated user, within limits that the server checks itself.
+// RunSyncJob calls POST /admin/sync/{id}/run. The result names the task that does the work. Needs a
+// login, and more than the API description states.
 //
 //api:operation POST /admin/sync/{id}/run
 func (c *Client) RunSyncJob(ctx context.Context, p RunSyncJobParams) (UPID, error) {
@@ -1191,8 +1171,8 @@ type ListVerifyJobStatusParams struct {
 	Store *string `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// ListVerifyJobStatus calls GET /admin/verify. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListVerifyJobStatus calls GET /admin/verify. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /admin/verify
 func (c *Client) ListVerifyJobStatus(ctx context.Context, p ListVerifyJobStatusParams) ([]VerifyJobStatusListItem, error) {
@@ -1238,8 +1218,8 @@ type RunVerifyJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunVerifyJob calls POST /admin/verify/{id}/run. The result names the task that does the work. Open
-// to every authenticated user, within limits that the server checks itself.
+// RunVerifyJob calls POST /admin/verify/{id}/run. The result names the task that does the work. Needs
+// a login, and more than the API description states.
 //
 //api:operation POST /admin/verify/{id}/run
 func (c *Client) RunVerifyJob(ctx context.Context, p RunVerifyJobParams) (UPID, error) {

@@ -18,8 +18,8 @@ func (c *Client) GetConfigIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListChangerConfig calls GET /config/changer. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListChangerConfig calls GET /config/changer. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /config/changer
 func (c *Client) ListChangerConfig(ctx context.Context) ([]ChangerConfig, error) {
@@ -96,8 +96,7 @@ func (c *Client) DeleteChangerConfig(ctx context.Context, p DeleteChangerConfigP
 	return c.rest.Call(ctx, http.MethodDelete, "/config/changer/{name}", &p, nil)
 }
 
-// ListDriveConfig calls GET /config/drive. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListDriveConfig calls GET /config/drive. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/drive
 func (c *Client) ListDriveConfig(ctx context.Context) ([]DriveConfig, error) {
@@ -179,8 +178,8 @@ type ListEncryptionKeysParams struct {
 	IncludeArchived *bool `json:"include-archived,omitempty"` // Default false.
 }
 
-// ListEncryptionKeys calls GET /config/encryption-keys. Open to every authenticated user, within
-// limits that the server checks itself.
+// ListEncryptionKeys calls GET /config/encryption-keys. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /config/encryption-keys
 func (c *Client) ListEncryptionKeys(ctx context.Context, p ListEncryptionKeysParams) ([]EncryptionKeyListItem, error) {
@@ -220,9 +219,8 @@ type ToggleEncryptionKeyArchivedParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// ToggleEncryptionKeyArchived calls POST /config/encryption-keys/{id}.
-//
-// Archives a key, or brings an archived one back.
+// ToggleEncryptionKeyArchived calls POST /config/encryption-keys/{id}. Archives a key, or brings an
+// archived one back.
 //
 // Needs Sys.Modify on /system/encryption-keys/{id}.
 //
@@ -245,8 +243,8 @@ func (c *Client) DeleteEncryptionKey(ctx context.Context, p DeleteEncryptionKeyP
 	return c.rest.Call(ctx, http.MethodDelete, "/config/encryption-keys/{id}", &p, nil)
 }
 
-// ListMediaPools calls GET /config/media-pool. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListMediaPools calls GET /config/media-pool. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /config/media-pool
 func (c *Client) ListMediaPools(ctx context.Context) ([]MediaPool, error) {
@@ -328,8 +326,7 @@ func (c *Client) DeleteMediaPool(ctx context.Context, p DeleteMediaPoolParams) e
 	return c.rest.Call(ctx, http.MethodDelete, "/config/media-pool/{name}", &p, nil)
 }
 
-// ListPruneJobs calls GET /config/prune. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListPruneJobs calls GET /config/prune. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/prune
 func (c *Client) ListPruneJobs(ctx context.Context) ([]PruneJob, error) {
@@ -372,8 +369,7 @@ type CreatePruneJobParams struct {
 	NS          *string `json:"ns,omitempty"`           // At most 256 characters.
 }
 
-// CreatePruneJob calls POST /config/prune. Open to every authenticated user, within limits that the
-// server checks itself.
+// CreatePruneJob calls POST /config/prune. Needs a login, and more than the API description states.
 //
 //api:operation POST /config/prune
 func (c *Client) CreatePruneJob(ctx context.Context, p CreatePruneJobParams) error {
@@ -385,8 +381,7 @@ type GetPruneJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetPruneJob calls GET /config/prune/{id}. Open to every authenticated user, within limits that the
-// server checks itself.
+// GetPruneJob calls GET /config/prune/{id}. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/prune/{id}
 func (c *Client) GetPruneJob(ctx context.Context, p GetPruneJobParams) (*PruneJob, error) {
@@ -418,8 +413,8 @@ type UpdatePruneJobParams struct {
 	Store       *string  `json:"store,omitempty"` // 3 to 32 characters.
 }
 
-// UpdatePruneJob calls PUT /config/prune/{id}. Open to every authenticated user, within limits that
-// the server checks itself.
+// UpdatePruneJob calls PUT /config/prune/{id}. Needs a login, and more than the API description
+// states.
 //
 //api:operation PUT /config/prune/{id}
 func (c *Client) UpdatePruneJob(ctx context.Context, p UpdatePruneJobParams) error {
@@ -432,16 +427,15 @@ type DeletePruneJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeletePruneJob calls DELETE /config/prune/{id}. Open to every authenticated user, within limits that
-// the server checks itself.
+// DeletePruneJob calls DELETE /config/prune/{id}. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /config/prune/{id}
 func (c *Client) DeletePruneJob(ctx context.Context, p DeletePruneJobParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/config/prune/{id}", &p, nil)
 }
 
-// ListS3Clients calls GET /config/s3. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListS3Clients calls GET /config/s3. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/s3
 func (c *Client) ListS3Clients(ctx context.Context) ([]S3Client, error) {
@@ -571,8 +565,8 @@ type S3BucketListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListTapeBackupJobs calls GET /config/tape-backup-job. Open to every authenticated user, within
-// limits that the server checks itself.
+// ListTapeBackupJobs calls GET /config/tape-backup-job. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /config/tape-backup-job
 func (c *Client) ListTapeBackupJobs(ctx context.Context) ([]TapeBackupJob, error) {
@@ -864,8 +858,7 @@ func (c *Client) DeleteTrafficControlRule(ctx context.Context, p DeleteTrafficCo
 	return c.rest.Call(ctx, http.MethodDelete, "/config/traffic-control/{name}", &p, nil)
 }
 
-// ListVerifyJobs calls GET /config/verify. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListVerifyJobs calls GET /config/verify. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/verify
 func (c *Client) ListVerifyJobs(ctx context.Context) ([]VerifyJob, error) {
@@ -902,8 +895,7 @@ type CreateVerifyJobParams struct {
 	VerifyThreads  *int64  `json:"verify-threads,omitempty"` // 1 to 32. Default 4.
 }
 
-// CreateVerifyJob calls POST /config/verify. Open to every authenticated user, within limits that the
-// server checks itself.
+// CreateVerifyJob calls POST /config/verify. Needs a login, and more than the API description states.
 //
 //api:operation POST /config/verify
 func (c *Client) CreateVerifyJob(ctx context.Context, p CreateVerifyJobParams) error {
@@ -915,8 +907,7 @@ type GetVerifyJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetVerifyJob calls GET /config/verify/{id}. Open to every authenticated user, within limits that the
-// server checks itself.
+// GetVerifyJob calls GET /config/verify/{id}. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/verify/{id}
 func (c *Client) GetVerifyJob(ctx context.Context, p GetVerifyJobParams) (*VerifyJob, error) {
@@ -945,8 +936,8 @@ type UpdateVerifyJobParams struct {
 	VerifyThreads  *int64   `json:"verify-threads,omitempty"` // 1 to 32. Default 4.
 }
 
-// UpdateVerifyJob calls PUT /config/verify/{id}. Open to every authenticated user, within limits that
-// the server checks itself.
+// UpdateVerifyJob calls PUT /config/verify/{id}. Needs a login, and more than the API description
+// states.
 //
 //api:operation PUT /config/verify/{id}
 func (c *Client) UpdateVerifyJob(ctx context.Context, p UpdateVerifyJobParams) error {
@@ -959,8 +950,8 @@ type DeleteVerifyJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteVerifyJob calls DELETE /config/verify/{id}. Open to every authenticated user, within limits
-// that the server checks itself.
+// DeleteVerifyJob calls DELETE /config/verify/{id}. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /config/verify/{id}
 func (c *Client) DeleteVerifyJob(ctx context.Context, p DeleteVerifyJobParams) error {

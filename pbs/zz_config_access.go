@@ -47,8 +47,8 @@ type ADRealm struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// A RealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It keeps
-// the text it was read from.
+// A RealmSyncAttributes is the value of sync-attributes, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type RealmSyncAttributes struct {
 	Email     *string `json:"email,omitempty"`
 	FirstName *string `json:"firstname,omitempty"`
@@ -76,8 +76,8 @@ func (v *RealmSyncAttributes) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A RealmSyncOptions is a text of keys and values, such as the value of sync-defaults-options. It
-// keeps the text it was read from.
+// A RealmSyncOptions is the value of sync-defaults-options, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type RealmSyncOptions struct {
 	EnableNew      *bool    `json:"enable-new,omitempty"`
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`

@@ -45,8 +45,8 @@ type DatastoreConfig struct {
 	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
-// A DatastoreNotificationThresholds is a text of keys and values, such as the value of
-// notification-thresholds. It keeps the text it was read from.
+// A DatastoreNotificationThresholds is the value of notification-thresholds, a text of the form
+// KEY=VALUE…. It keeps the text it was read from.
 type DatastoreNotificationThresholds struct {
 	S3Delete   *int64  `json:"s3-delete,omitempty"`
 	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
@@ -80,8 +80,8 @@ func (v *DatastoreNotificationThresholds) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A DatastoreNotify is a text of keys and values, such as the value of notify. It keeps the text it
-// was read from.
+// A DatastoreNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type DatastoreNotify struct {
 	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
 	Prune  *string `json:"prune,omitempty"`  // One of never, always, error.
@@ -108,8 +108,8 @@ func (v *DatastoreNotify) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A DatastoreTuning is a text of keys and values, such as the value of tuning. It keeps the text it
-// was read from.
+// A DatastoreTuning is the value of tuning, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type DatastoreTuning struct {
 	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
 	DefaultVerificationReaders *int64  `json:"default-verification-readers,omitempty"` // 1 to 32. Default 1.
@@ -167,12 +167,10 @@ type CreateDatastoreConfigParams struct {
 	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
-// CreateDatastoreConfig calls POST /config/datastore.
+// CreateDatastoreConfig calls POST /config/datastore. Creates a datastore.
 //
-// Creates a datastore.
-//
-// The result names the task that does the work. Needs Datastore.Allocate on /datastore. The server
-// checks more.
+// The result names the task that does the work. Needs Datastore.Allocate on /datastore, and more than
+// the API description states.
 //
 //api:operation POST /config/datastore
 func (c *Client) CreateDatastoreConfig(ctx context.Context, p CreateDatastoreConfigParams) (UPID, error) {
@@ -243,7 +241,7 @@ type DeleteDatastoreConfigParams struct {
 }
 
 // DeleteDatastoreConfig calls DELETE /config/datastore/{name}. The result names the task that does the
-// work. Needs Datastore.Allocate on /datastore/{name}. The server checks more.
+// work. Needs Datastore.Allocate on /datastore/{name}, and more than the API description states.
 //
 //api:operation DELETE /config/datastore/{name}
 func (c *Client) DeleteDatastoreConfig(ctx context.Context, p DeleteDatastoreConfigParams) (UPID, error) {

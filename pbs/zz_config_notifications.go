@@ -342,8 +342,8 @@ type WebhookEndpoint struct {
 	Secret  []WebhookValue `json:"secret,omitempty"`
 }
 
-// A WebhookValue is a text of keys and values, such as the value of header. It keeps the text it was
-// read from.
+// A WebhookValue is the value of header or secret, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type WebhookValue struct {
 	Name  string  `json:"name"`
 	Value *string `json:"value,omitempty"`

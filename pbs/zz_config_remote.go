@@ -8,8 +8,7 @@ import (
 	"net/http"
 )
 
-// ListRemotes calls GET /config/remote. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListRemotes calls GET /config/remote. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/remote
 func (c *Client) ListRemotes(ctx context.Context) ([]Remote, error) {

@@ -13,8 +13,7 @@ type ListSyncJobsParams struct {
 	SyncDirection *string `json:"sync-direction,omitempty"` // One of all, push, pull. Default pull.
 }
 
-// ListSyncJobs calls GET /config/sync. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListSyncJobs calls GET /config/sync. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/sync
 func (c *Client) ListSyncJobs(ctx context.Context, p ListSyncJobsParams) ([]SyncJob, error) {
@@ -83,8 +82,7 @@ type CreateSyncJobParams struct {
 	WorkerThreads       *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// CreateSyncJob calls POST /config/sync. Open to every authenticated user, within limits that the
-// server checks itself.
+// CreateSyncJob calls POST /config/sync. Needs a login, and more than the API description states.
 //
 //api:operation POST /config/sync
 func (c *Client) CreateSyncJob(ctx context.Context, p CreateSyncJobParams) error {
@@ -96,8 +94,7 @@ type GetSyncJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// GetSyncJob calls GET /config/sync/{id}. Open to every authenticated user, within limits that the
-// server checks itself.
+// GetSyncJob calls GET /config/sync/{id}. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/sync/{id}
 func (c *Client) GetSyncJob(ctx context.Context, p GetSyncJobParams) (*SyncJob, error) {
@@ -144,8 +141,7 @@ type UpdateSyncJobParams struct {
 	WorkerThreads  *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// UpdateSyncJob calls PUT /config/sync/{id}. Open to every authenticated user, within limits that the
-// server checks itself.
+// UpdateSyncJob calls PUT /config/sync/{id}. Needs a login, and more than the API description states.
 //
 //api:operation PUT /config/sync/{id}
 func (c *Client) UpdateSyncJob(ctx context.Context, p UpdateSyncJobParams) error {
@@ -158,8 +154,8 @@ type DeleteSyncJobParams struct {
 	Digest *string `json:"digest,omitempty"`
 }
 
-// DeleteSyncJob calls DELETE /config/sync/{id}. Open to every authenticated user, within limits that
-// the server checks itself.
+// DeleteSyncJob calls DELETE /config/sync/{id}. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /config/sync/{id}
 func (c *Client) DeleteSyncJob(ctx context.Context, p DeleteSyncJobParams) error {

@@ -181,7 +181,7 @@ func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*Nod
 	return out, nil
 }
 
-// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// A NodeACME is the value of acme, a text of the form KEY=VALUE…. It keeps the text it was read
 // from.
 type NodeACME struct {
 	Account string `json:"account"`
@@ -206,8 +206,8 @@ func (v *NodeACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
-// was read from.
+// A NodeACMEDomain is the value of acmedomain0, acmedomain1, …, a text of the form
+// DOMAIN[,KEY=VALUE…]. It keeps the text it was read from.
 type NodeACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
@@ -706,8 +706,7 @@ type ListTasksParams struct {
 	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
-// ListTasks calls GET /nodes/{node}/tasks. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListTasks calls GET /nodes/{node}/tasks. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks
 func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
@@ -751,8 +750,8 @@ type StopTaskParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Open to every authenticated user, within limits
-// that the server checks itself.
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /nodes/{node}/tasks/{upid}
 func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
@@ -768,11 +767,9 @@ type ListTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
 //
-// Reads lines of a task's log.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
 func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {
@@ -795,11 +792,10 @@ type GetTaskStatusParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status.
+// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Tells whether a task runs and how it
+// ended; see [Client.WaitTask].
 //
-// Tells whether a task runs and how it ended; see [Client.WaitTask].
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/status
 func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
@@ -832,8 +828,8 @@ type CreateNodeTermProxyParams struct {
 	Cmd  *string `json:"cmd,omitempty"` // One of login, upgrade.
 }
 
-// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system. The server
-// checks more.
+// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system, and more than
+// the API description states.
 //
 //api:operation POST /nodes/{node}/termproxy
 func (c *Client) CreateNodeTermProxy(ctx context.Context, p CreateNodeTermProxyParams) (*CreateNodeTermProxyResult, error) {
@@ -896,7 +892,7 @@ type GetNodeVNCWebSocketParams struct {
 }
 
 // GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
-// Sys.Console on /system. The server checks more.
+// Sys.Console on /system, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {

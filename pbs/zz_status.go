@@ -49,8 +49,7 @@ type GetStatusMetricsParams struct {
 	StartTime *int64 `json:"start-time,omitempty"` // Default 0.
 }
 
-// GetStatusMetrics calls GET /status/metrics. Open to every authenticated user, within limits that the
-// server checks itself.
+// GetStatusMetrics calls GET /status/metrics. Needs a login, and more than the API description states.
 //
 //api:operation GET /status/metrics
 func (c *Client) GetStatusMetrics(ctx context.Context, p GetStatusMetricsParams) (*StatusMetrics, error) {

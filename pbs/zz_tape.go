@@ -20,8 +20,8 @@ func (c *Client) GetTapeIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListTapeBackupJobStatus calls GET /tape/backup. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListTapeBackupJobStatus calls GET /tape/backup. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /tape/backup
 func (c *Client) ListTapeBackupJobStatus(ctx context.Context) ([]TapeBackupJobStatusListItem, error) {
@@ -71,8 +71,8 @@ type StartTapeBackupParams struct {
 	WorkerThreads    *int64   `json:"worker-threads,omitempty"`    // 1 to 32. Default 1.
 }
 
-// StartTapeBackup calls POST /tape/backup. The result names the task that does the work. Open to every
-// authenticated user, within limits that the server checks itself.
+// StartTapeBackup calls POST /tape/backup. The result names the task that does the work. Needs a
+// login, and more than the API description states.
 //
 //api:operation POST /tape/backup
 func (c *Client) StartTapeBackup(ctx context.Context, p StartTapeBackupParams) (UPID, error) {
@@ -86,8 +86,8 @@ type RunTapeBackupJobParams struct {
 	ID string `json:"id"` // 3 to 32 characters.
 }
 
-// RunTapeBackupJob calls POST /tape/backup/{id}. The result names the task that does the work. Open to
-// every authenticated user, within limits that the server checks itself.
+// RunTapeBackupJob calls POST /tape/backup/{id}. The result names the task that does the work. Needs a
+// login, and more than the API description states.
 //
 //api:operation POST /tape/backup/{id}
 func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams) (UPID, error) {
@@ -96,8 +96,7 @@ func (c *Client) RunTapeBackupJob(ctx context.Context, p RunTapeBackupJobParams)
 	return out, err
 }
 
-// ListTapeChangers calls GET /tape/changer. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListTapeChangers calls GET /tape/changer. Needs a login, and more than the API description states.
 //
 //api:operation GET /tape/changer
 func (c *Client) ListTapeChangers(ctx context.Context) ([]TapeChangerListItem, error) {
@@ -177,8 +176,7 @@ type ListTapeDrivesParams struct {
 	QueryActivity *bool   `json:"query-activity,omitempty"` // Default false.
 }
 
-// ListTapeDrives calls GET /tape/drive. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListTapeDrives calls GET /tape/drive. Needs a login, and more than the API description states.
 //
 //api:operation GET /tape/drive
 func (c *Client) ListTapeDrives(ctx context.Context, p ListTapeDrivesParams) ([]TapeDriveListItem, error) {
@@ -604,8 +602,8 @@ type ListTapeMediaContentParams struct {
 	Pool       *string `json:"pool,omitempty"` // 2 to 32 characters.
 }
 
-// ListTapeMediaContent calls GET /tape/media/content. Open to every authenticated user, within limits
-// that the server checks itself.
+// ListTapeMediaContent calls GET /tape/media/content. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /tape/media/content
 func (c *Client) ListTapeMediaContent(ctx context.Context, p ListTapeMediaContentParams) ([]TapeMediaContentListItem, error) {
@@ -635,15 +633,14 @@ type DestroyTapeMediaParams struct {
 	UUID      *string `json:"uuid,omitempty"`
 }
 
-// DestroyTapeMedia calls GET /tape/media/destroy.
+// DestroyTapeMedia calls GET /tape/media/destroy. Removes a tape from the inventory.
 //
-// Removes a tape from the inventory. It acts although it is a GET.
-//
-// Needs Tape.Write on /tape.
+// Needs Tape.Write on /tape. Changes something although it is a GET, so that it is not repeated like
+// one.
 //
 //api:operation GET /tape/media/destroy
 func (c *Client) DestroyTapeMedia(ctx context.Context, p DestroyTapeMediaParams) error {
-	return c.rest.Call(ctx, http.MethodGet, "/tape/media/destroy", &p, nil)
+	return c.rest.CallOnce(ctx, http.MethodGet, "/tape/media/destroy", &p, nil)
 }
 
 // ListTapeMediaParams are the parameters of [Client.ListTapeMedia].
@@ -653,8 +650,7 @@ type ListTapeMediaParams struct {
 	UpdateStatusChanger *string `json:"update-status-changer,omitempty"` // 3 to 32 characters.
 }
 
-// ListTapeMedia calls GET /tape/media/list. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListTapeMedia calls GET /tape/media/list. Needs a login, and more than the API description states.
 //
 //api:operation GET /tape/media/list
 func (c *Client) ListTapeMedia(ctx context.Context, p ListTapeMediaParams) ([]TapeMediaListItem, error) {
@@ -722,8 +718,8 @@ func (c *Client) CreateTapeMediumStatus(ctx context.Context, p CreateTapeMediumS
 	return c.rest.Call(ctx, http.MethodPost, "/tape/media/list/{uuid}/status", &p, nil)
 }
 
-// ListTapeMediaMediaSets calls GET /tape/media/media-sets. Open to every authenticated user, within
-// limits that the server checks itself.
+// ListTapeMediaMediaSets calls GET /tape/media/media-sets. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /tape/media/media-sets
 func (c *Client) ListTapeMediaMediaSets(ctx context.Context) ([]TapeMediaMediaSetListItem, error) {
@@ -766,8 +762,8 @@ type RestoreTapeParams struct {
 	Snapshots        []string               `json:"snapshots,omitempty"`
 }
 
-// RestoreTape calls POST /tape/restore. The result names the task that does the work. Open to every
-// authenticated user, within limits that the server checks itself.
+// RestoreTape calls POST /tape/restore. The result names the task that does the work. Needs a login,
+// and more than the API description states.
 //
 //api:operation POST /tape/restore
 func (c *Client) RestoreTape(ctx context.Context, p RestoreTapeParams) (UPID, error) {
@@ -776,7 +772,7 @@ func (c *Client) RestoreTape(ctx context.Context, p RestoreTapeParams) (UPID, er
 	return out, err
 }
 
-// A RestoreTapeNamespace is a text of keys and values, such as the value of namespaces. It keeps the
+// A RestoreTapeNamespace is the value of namespaces, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type RestoreTapeNamespace struct {
 	Store    string  `json:"store"`               // 3 to 32 characters.

@@ -24,8 +24,7 @@ type ListACLParams struct {
 	Path         *string `json:"path,omitempty"`           // At most 128 characters.
 }
 
-// ListACL calls GET /access/acl. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListACL calls GET /access/acl. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context, p ListACLParams) ([]ACLListItem, error) {
@@ -54,8 +53,7 @@ type UpdateACLParams struct {
 	Propagate *bool   `json:"propagate,omitempty"` // Default true.
 }
 
-// UpdateACL calls PUT /access/acl. Open to every authenticated user, within limits that the server
-// checks itself.
+// UpdateACL calls PUT /access/acl. Needs a login, and more than the API description states.
 //
 //api:operation PUT /access/acl
 func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
@@ -153,8 +151,8 @@ type GetPermissionsParams struct {
 	Path   *string `json:"path,omitempty"`    // At most 128 characters.
 }
 
-// GetPermissions calls GET /access/permissions. Open to every authenticated user, within limits that
-// the server checks itself.
+// GetPermissions calls GET /access/permissions. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /access/permissions
 func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
@@ -179,8 +177,7 @@ type RoleListItem struct {
 	Comment *string  `json:"comment,omitempty"` // At most 128 characters.
 }
 
-// ListTFA calls GET /access/tfa. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListTFA calls GET /access/tfa. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/tfa
 func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
@@ -334,8 +331,7 @@ type ListUsersParams struct {
 	IncludeTokens *bool `json:"include_tokens,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListUsers calls GET /access/users. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {

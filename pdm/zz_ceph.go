@@ -18,8 +18,7 @@ func (c *Client) GetCephIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListCephClusters calls GET /ceph/clusters. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListCephClusters calls GET /ceph/clusters. Needs a login, and more than the API description states.
 //
 //api:operation GET /ceph/clusters
 func (c *Client) ListCephClusters(ctx context.Context) ([]CephClusterListItem, error) {

@@ -57,8 +57,8 @@ type ADRealm struct {
 	Verify              *bool                `json:"verify,omitempty"`                 // Default false.
 }
 
-// A RealmSyncAttributes is a text of keys and values, such as the value of sync-attributes. It keeps
-// the text it was read from.
+// A RealmSyncAttributes is the value of sync-attributes, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type RealmSyncAttributes struct {
 	Email     *string `json:"email,omitempty"`
 	FirstName *string `json:"firstname,omitempty"`
@@ -86,8 +86,8 @@ func (v *RealmSyncAttributes) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A RealmSyncOptions is a text of keys and values, such as the value of sync-defaults-options. It
-// keeps the text it was read from.
+// A RealmSyncOptions is the value of sync-defaults-options, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type RealmSyncOptions struct {
 	EnableNew      *bool    `json:"enable-new,omitempty"`
 	RemoveVanished []string `json:"remove-vanished,omitempty" px:"list=;"`
@@ -790,7 +790,7 @@ type ConfigCertificate struct {
 	ACMEDomain map[int]NodeACMEDomain `json:"acmedomain[n],omitempty"` // acmedomain0 to acmedomain4.
 }
 
-// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// A NodeACME is the value of acme, a text of the form KEY=VALUE…. It keeps the text it was read
 // from.
 type NodeACME struct {
 	Account string `json:"account"`
@@ -815,8 +815,8 @@ func (v *NodeACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
-// was read from.
+// A NodeACMEDomain is the value of acmedomain0, acmedomain1, …, a text of the form
+// DOMAIN[,KEY=VALUE…]. It keeps the text it was read from.
 type NodeACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
@@ -879,8 +879,7 @@ func (c *Client) UpdateConfigNotes(ctx context.Context, p UpdateConfigNotesParam
 	return c.rest.Call(ctx, http.MethodPut, "/config/notes", &p, nil)
 }
 
-// ListViews calls GET /config/views. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListViews calls GET /config/views. Needs a login, and more than the API description states.
 //
 //api:operation GET /config/views
 func (c *Client) ListViews(ctx context.Context) ([]View, error) {

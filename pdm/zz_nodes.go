@@ -593,8 +593,7 @@ type ListTasksParams struct {
 	UserFilter   *string  `json:"userfilter,omitempty"`
 }
 
-// ListTasks calls GET /nodes/{node}/tasks. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListTasks calls GET /nodes/{node}/tasks. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks
 func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
@@ -638,8 +637,8 @@ type StopTaskParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Open to every authenticated user, within limits
-// that the server checks itself.
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /nodes/{node}/tasks/{upid}
 func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
@@ -655,11 +654,9 @@ type ListTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
 //
-// Reads lines of a task's log.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
 func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {
@@ -682,8 +679,8 @@ type GetTaskStatusParams struct {
 	UPID UPID   `json:"upid"` // At least 36 characters.
 }
 
-// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/status
 func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
@@ -715,8 +712,8 @@ type CreateNodeTermProxyParams struct {
 	Cmd  *string `json:"cmd,omitempty"` // One of login, upgrade.
 }
 
-// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system. The server
-// checks more.
+// CreateNodeTermProxy calls POST /nodes/{node}/termproxy. Needs Sys.Console on /system, and more than
+// the API description states.
 //
 //api:operation POST /nodes/{node}/termproxy
 func (c *Client) CreateNodeTermProxy(ctx context.Context, p CreateNodeTermProxyParams) (*CreateNodeTermProxyResult, error) {
@@ -779,7 +776,7 @@ type GetNodeVNCWebSocketParams struct {
 }
 
 // GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
-// Sys.Console on /system. The server checks more.
+// Sys.Console on /system, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {

@@ -27,9 +27,8 @@ type ProbePBSTLSParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ProbePBSTLS calls POST /pbs/probe-tls.
-//
-// Asks a Proxmox Backup Server for its certificate, before it is added.
+// ProbePBSTLS calls POST /pbs/probe-tls. Asks a Proxmox Backup Server for its certificate, before it
+// is added.
 //
 // The API description does not tell what the result holds. Needs System.Modify on /.
 //
@@ -124,8 +123,8 @@ type PBSDatastoreListItem struct {
 	VerifyNew              *bool                                       `json:"verify-new,omitempty"`
 }
 
-// A PBSDatastoreListItemMaintenanceMode is a text of keys and values, such as the value of
-// maintenance-mode. It keeps the text it was read from.
+// A PBSDatastoreListItemMaintenanceMode is the value of maintenance-mode, a text of the form
+// TYPE[,KEY=VALUE…]. It keeps the text it was read from.
 type PBSDatastoreListItemMaintenanceMode struct {
 	Type    string  `json:"type" px:"default"` // One of read-only, offline, delete, unmount, s3-refresh.
 	Message *string `json:"message,omitempty"` // At most 64 characters.
@@ -154,8 +153,8 @@ func (v *PBSDatastoreListItemMaintenanceMode) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PBSDatastoreListItemNotificationThresholds is a text of keys and values, such as the value of
-// notification-thresholds. It keeps the text it was read from.
+// A PBSDatastoreListItemNotificationThresholds is the value of notification-thresholds, a text of the
+// form KEY=VALUE…. It keeps the text it was read from.
 type PBSDatastoreListItemNotificationThresholds struct {
 	S3Delete   *int64  `json:"s3-delete,omitempty"`
 	S3Download *string `json:"s3-download,omitempty"` // At most 64 characters.
@@ -191,7 +190,7 @@ func (v *PBSDatastoreListItemNotificationThresholds) UnmarshalText(text []byte) 
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PBSDatastoreListItemNotify is a text of keys and values, such as the value of notify. It keeps the
+// A PBSDatastoreListItemNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type PBSDatastoreListItemNotify struct {
 	GC     *string `json:"gc,omitempty"`     // One of never, always, error.
@@ -221,7 +220,7 @@ func (v *PBSDatastoreListItemNotify) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PBSDatastoreListItemTuning is a text of keys and values, such as the value of tuning. It keeps the
+// A PBSDatastoreListItemTuning is the value of tuning, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type PBSDatastoreListItemTuning struct {
 	ChunkOrder                 *string `json:"chunk-order,omitempty"`                  // One of none, inode. Default inode.
@@ -303,7 +302,8 @@ type ListPBSDatastoreRRDDataParams struct {
 }
 
 // ListPBSDatastoreRRDData calls GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata. Needs
-// Resource.Audit on /resource/{remote}/datastore/{datastore}. The server checks more.
+// Resource.Audit on /resource/{remote}/datastore/{datastore}, and more than the API description
+// states.
 //
 //api:operation GET /pbs/remotes/{remote}/datastore/{datastore}/rrddata
 func (c *Client) ListPBSDatastoreRRDData(ctx context.Context, p ListPBSDatastoreRRDDataParams) ([]PBSDatastoreRRDDataListItem, error) {
@@ -466,7 +466,7 @@ type GetPBSNodeSubscriptionParams struct {
 }
 
 // GetPBSNodeSubscription calls GET /pbs/remotes/{remote}/nodes/{node}/subscription. Needs
-// Resource.Audit on /resource/{remote}. The server checks more.
+// Resource.Audit on /resource/{remote}, and more than the API description states.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/subscription
 func (c *Client) GetPBSNodeSubscription(ctx context.Context, p GetPBSNodeSubscriptionParams) (*NodeSubscription, error) {
@@ -484,7 +484,7 @@ type CreatePBSNodeTermProxyParams struct {
 }
 
 // CreatePBSNodeTermProxy calls POST /pbs/remotes/{remote}/nodes/{node}/termproxy. Needs Sys.Console on
-// /resource/{remote}/node/{node}. The server checks more.
+// /resource/{remote}/node/{node}, and more than the API description states.
 //
 //api:operation POST /pbs/remotes/{remote}/nodes/{node}/termproxy
 func (c *Client) CreatePBSNodeTermProxy(ctx context.Context, p CreatePBSNodeTermProxyParams) (*TermProxy, error) {
@@ -511,7 +511,8 @@ type GetPBSNodeVNCWebSocketParams struct {
 }
 
 // GetPBSNodeVNCWebSocket calls GET /pbs/remotes/{remote}/nodes/{node}/vncwebsocket. The caller closes
-// the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+// the connection. Needs Sys.Console on /resource/{remote}/node/{node}, and more than the API
+// description states.
 //
 //api:operation GET /pbs/remotes/{remote}/nodes/{node}/vncwebsocket
 func (c *Client) GetPBSNodeVNCWebSocket(ctx context.Context, p GetPBSNodeVNCWebSocketParams) (net.Conn, error) {
@@ -526,7 +527,7 @@ type ListPBSRemoteRRDDataParams struct {
 }
 
 // ListPBSRemoteRRDData calls GET /pbs/remotes/{remote}/rrddata. Needs Resource.Audit on
-// /resource/{remote}. The server checks more.
+// /resource/{remote}, and more than the API description states.
 //
 //api:operation GET /pbs/remotes/{remote}/rrddata
 func (c *Client) ListPBSRemoteRRDData(ctx context.Context, p ListPBSRemoteRRDDataParams) ([]PBSRemoteRRDDataListItem, error) {
@@ -562,7 +563,7 @@ type GetPBSRemoteStatusParams struct {
 }
 
 // GetPBSRemoteStatus calls GET /pbs/remotes/{remote}/status. Needs Resource.Audit on
-// /resource/{remote}. The server checks more.
+// /resource/{remote}, and more than the API description states.
 //
 //api:operation GET /pbs/remotes/{remote}/status
 func (c *Client) GetPBSRemoteStatus(ctx context.Context, p GetPBSRemoteStatusParams) (*NodeStatus, error) {

@@ -71,9 +71,8 @@ type ProbePVETLSParams struct {
 	Fingerprint *string `json:"fingerprint,omitempty"`
 }
 
-// ProbePVETLS calls POST /pve/probe-tls.
-//
-// Asks a Proxmox VE server for its certificate, before it is added.
+// ProbePVETLS calls POST /pve/probe-tls. Asks a Proxmox VE server for its certificate, before it is
+// added.
 //
 // The API description does not tell what the result holds. Needs System.Modify on /.
 //

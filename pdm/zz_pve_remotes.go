@@ -119,8 +119,8 @@ func (c *Client) GetPVERemoteFirewallOptions(ctx context.Context, p GetPVERemote
 	return out, nil
 }
 
-// A PVEFirewallLogRateLimit is a text of keys and values, such as the value of log_ratelimit. It keeps
-// the text it was read from.
+// A PVEFirewallLogRateLimit is the value of log_ratelimit, a text of the form ENABLE[,KEY=VALUE…].
+// It keeps the text it was read from.
 type PVEFirewallLogRateLimit struct {
 	Enable bool    `json:"enable" px:"default"` // Default true.
 	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.
@@ -346,8 +346,8 @@ type PVEContainerConfig struct {
 	Unused       map[int]PVEContainerConfigUnused `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
-// A PVEContainerConfigDev is a text of keys and values, such as the value of dev. It keeps the text it
-// was read from.
+// A PVEContainerConfigDev is the value of dev0, dev1, …, a text of the form [PATH][,KEY=VALUE…].
+// It keeps the text it was read from.
 type PVEContainerConfigDev struct {
 	DenyWrite *bool   `json:"deny-write,omitempty"` // Default false.
 	GID       *int64  `json:"gid,omitempty"`        // At least 0.
@@ -377,8 +377,8 @@ func (v *PVEContainerConfigDev) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigFeatures is a text of keys and values, such as the value of features. It keeps
-// the text it was read from.
+// A PVEContainerConfigFeatures is the value of features, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type PVEContainerConfigFeatures struct {
 	ForceRwSys *bool   `json:"force_rw_sys,omitempty"` // Default false.
 	Fuse       *bool   `json:"fuse,omitempty"`         // Default false.
@@ -409,8 +409,8 @@ func (v *PVEContainerConfigFeatures) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigMP is a text of keys and values, such as the value of mp. It keeps the text it
-// was read from.
+// A PVEContainerConfigMP is the value of mp0, mp1, …, a text of the form VOLUME[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type PVEContainerConfigMP struct {
 	MP           string  `json:"mp"`
 	Volume       string  `json:"volume" px:"default"`
@@ -447,8 +447,8 @@ func (v *PVEContainerConfigMP) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigNet is a text of keys and values, such as the value of net. It keeps the text it
-// was read from.
+// A PVEContainerConfigNet is the value of net0, net1, …, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type PVEContainerConfigNet struct {
 	Name        string   `json:"name"`
 	Bridge      *string  `json:"bridge,omitempty"`
@@ -488,8 +488,8 @@ func (v *PVEContainerConfigNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigRootFS is a text of keys and values, such as the value of rootfs. It keeps the
-// text it was read from.
+// A PVEContainerConfigRootFS is the value of rootfs, a text of the form VOLUME[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type PVEContainerConfigRootFS struct {
 	Volume       string  `json:"volume" px:"default"`
 	ACL          *bool   `json:"acl,omitempty"` // Default false.
@@ -523,8 +523,8 @@ func (v *PVEContainerConfigRootFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEContainerConfigUnused is a text of keys and values, such as the value of unused. It keeps the
-// text it was read from.
+// A PVEContainerConfigUnused is the value of unused0, unused1, …, a text of the form VOLUME. It
+// keeps the text it was read from.
 type PVEContainerConfigUnused struct {
 	Volume string `json:"volume" px:"default"`
 
@@ -550,8 +550,8 @@ func (v *PVEContainerConfigUnused) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEGuestStartup is a text of keys and values, such as the value of startup. It keeps the text it
-// was read from.
+// A PVEGuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It keeps the
+// text it was read from.
 type PVEGuestStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
@@ -738,8 +738,8 @@ type RemoteMigratePVEContainerParams struct {
 }
 
 // RemoteMigratePVEContainer calls POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate. The result
-// names the task that does the work. Needs Resource.Migrate on /resource/{remote}/guest/{vmid}. The
-// server checks more.
+// names the task that does the work. Needs Resource.Migrate on /resource/{remote}/guest/{vmid}, and
+// more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/remote-migrate
 func (c *Client) RemoteMigratePVEContainer(ctx context.Context, p RemoteMigratePVEContainerParams) (UPID, error) {
@@ -995,7 +995,7 @@ type CreatePVEContainerTermProxyParams struct {
 }
 
 // CreatePVEContainerTermProxy calls POST /pve/remotes/{remote}/lxc/{vmid}/termproxy. Needs Sys.Console
-// on /resource/{remote}/guest/{vmid}. The server checks more.
+// on /resource/{remote}/guest/{vmid}, and more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/lxc/{vmid}/termproxy
 func (c *Client) CreatePVEContainerTermProxy(ctx context.Context, p CreatePVEContainerTermProxyParams) (*CreatePVEContainerTermProxyResult, error) {
@@ -1021,7 +1021,8 @@ type GetPVEContainerVNCWebSocketParams struct {
 }
 
 // GetPVEContainerVNCWebSocket calls GET /pve/remotes/{remote}/lxc/{vmid}/vncwebsocket. The caller
-// closes the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+// closes the connection. Needs Sys.Console on /resource/{remote}/node/{node}, and more than the API
+// description states.
 //
 //api:operation GET /pve/remotes/{remote}/lxc/{vmid}/vncwebsocket
 func (c *Client) GetPVEContainerVNCWebSocket(ctx context.Context, p GetPVEContainerVNCWebSocketParams) (net.Conn, error) {
@@ -1573,7 +1574,7 @@ type ListPVENodeStoragesParams struct {
 }
 
 // ListPVENodeStorages calls GET /pve/remotes/{remote}/nodes/{node}/storage. Needs Resource.Audit on
-// /resource/{remote}/node/{node}. The server checks more.
+// /resource/{remote}/node/{node}, and more than the API description states.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/storage
 func (c *Client) ListPVENodeStorages(ctx context.Context, p ListPVENodeStoragesParams) ([]PVENodeStorageListItem, error) {
@@ -1703,7 +1704,7 @@ type CreatePVENodeTermProxyParams struct {
 }
 
 // CreatePVENodeTermProxy calls POST /pve/remotes/{remote}/nodes/{node}/termproxy. Needs Sys.Console on
-// /resource/{remote}/node/{node}. The server checks more.
+// /resource/{remote}/node/{node}, and more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/nodes/{node}/termproxy
 func (c *Client) CreatePVENodeTermProxy(ctx context.Context, p CreatePVENodeTermProxyParams) (*TermProxy, error) {
@@ -1723,7 +1724,8 @@ type GetPVENodeVNCWebSocketParams struct {
 }
 
 // GetPVENodeVNCWebSocket calls GET /pve/remotes/{remote}/nodes/{node}/vncwebsocket. The caller closes
-// the connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+// the connection. Needs Sys.Console on /resource/{remote}/node/{node}, and more than the API
+// description states.
 //
 //api:operation GET /pve/remotes/{remote}/nodes/{node}/vncwebsocket
 func (c *Client) GetPVENodeVNCWebSocket(ctx context.Context, p GetPVENodeVNCWebSocketParams) (net.Conn, error) {
@@ -1925,8 +1927,8 @@ type PVEVMConfig struct {
 	Watchdog           *PVEVMConfigWatchdog          `json:"watchdog,omitempty"`
 }
 
-// A PVEVMConfigAgent is a text of keys and values, such as the value of agent. It keeps the text it
-// was read from.
+// A PVEVMConfigAgent is the value of agent, a text of the form ENABLED[,KEY=VALUE…]. It keeps the
+// text it was read from.
 type PVEVMConfigAgent struct {
 	Enabled           bool    `json:"enabled" px:"default"`          // Default false.
 	FSTrimClonedDisks *bool   `json:"fstrim_cloned_disks,omitempty"` // Default false.
@@ -1955,8 +1957,8 @@ func (v *PVEVMConfigAgent) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigAmdSEV is a text of keys and values, such as the value of amd-sev. It keeps the text it
-// was read from.
+// A PVEVMConfigAmdSEV is the value of amd-sev, a text of the form TYPE[,KEY=VALUE…]. It keeps the
+// text it was read from.
 type PVEVMConfigAmdSEV struct {
 	Type         string `json:"type" px:"default"`        // One of std, es, snp.
 	AllowSMT     *bool  `json:"allow-smt,omitempty"`      // Default true.
@@ -1986,7 +1988,7 @@ func (v *PVEVMConfigAmdSEV) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigAudio0 is a text of keys and values, such as the value of audio0. It keeps the text it
+// A PVEVMConfigAudio0 is the value of audio0, a text of the form KEY=VALUE…. It keeps the text it
 // was read from.
 type PVEVMConfigAudio0 struct {
 	Device string  `json:"device"`           // One of ich9-intel-hda, intel-hda, AC97.
@@ -2014,8 +2016,8 @@ func (v *PVEVMConfigAudio0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigBoot is a text of keys and values, such as the value of boot. It keeps the text it was
-// read from.
+// A PVEVMConfigBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. It keeps the
+// text it was read from.
 type PVEVMConfigBoot struct {
 	Legacy *string `json:"legacy,omitempty" px:"default"` // Default cdn.
 	Order  *string `json:"order,omitempty"`
@@ -2040,7 +2042,7 @@ func (v *PVEVMConfigBoot) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigCICustom is a text of keys and values, such as the value of cicustom. It keeps the text
+// A PVEVMConfigCICustom is the value of cicustom, a text of the form KEY=VALUE…. It keeps the text
 // it was read from.
 type PVEVMConfigCICustom struct {
 	Meta    *string `json:"meta,omitempty"`
@@ -2070,8 +2072,8 @@ func (v *PVEVMConfigCICustom) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigCPU is a text of keys and values, such as the value of cpu. It keeps the text it was
-// read from.
+// A PVEVMConfigCPU is the value of cpu, a text of the form [CPUTYPE][,KEY=VALUE…]. It keeps the text
+// it was read from.
 type PVEVMConfigCPU struct {
 	CPUType       *string `json:"cputype,omitempty" px:"default"` // Default kvm64.
 	Flags         *string `json:"flags,omitempty"`
@@ -2122,8 +2124,8 @@ func (v *PVEVMConfigCPU) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigEFIDisk0 is a text of keys and values, such as the value of efidisk0. It keeps the text
-// it was read from.
+// A PVEVMConfigEFIDisk0 is the value of efidisk0, a text of the form FILE[,KEY=VALUE…]. It keeps the
+// text it was read from.
 type PVEVMConfigEFIDisk0 struct {
 	File            string  `json:"file" px:"default"`
 	EFIType         *string `json:"efitype,omitempty"`           // One of 2m, 4m. Default 2m.
@@ -2154,8 +2156,8 @@ func (v *PVEVMConfigEFIDisk0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigHostPCI is a text of keys and values, such as the value of hostpci. It keeps the text
-// it was read from.
+// A PVEVMConfigHostPCI is the value of hostpci0, hostpci1, …, a text of the form
+// [HOST][,KEY=VALUE…]. It keeps the text it was read from.
 type PVEVMConfigHostPCI struct {
 	DeviceID    *string `json:"device-id,omitempty"`
 	Driver      *string `json:"driver,omitempty"` // One of vfio, keep. Default vfio.
@@ -2193,8 +2195,8 @@ func (v *PVEVMConfigHostPCI) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigIPConfig is a text of keys and values, such as the value of ipconfig. It keeps the text
-// it was read from.
+// A PVEVMConfigIPConfig is the value of ipconfig0, ipconfig1, …, a text of the form KEY=VALUE…. It
+// keeps the text it was read from.
 type PVEVMConfigIPConfig struct {
 	Gw  *string `json:"gw,omitempty"`
 	Gw6 *string `json:"gw6,omitempty"`
@@ -2223,8 +2225,8 @@ func (v *PVEVMConfigIPConfig) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigIVShMem is a text of keys and values, such as the value of ivshmem. It keeps the text
-// it was read from.
+// A PVEVMConfigIVShMem is the value of ivshmem, a text of the form KEY=VALUE…. It keeps the text it
+// was read from.
 type PVEVMConfigIVShMem struct {
 	Size int64   `json:"size"` // At least 1.
 	Name *string `json:"name,omitempty"`
@@ -2251,8 +2253,8 @@ func (v *PVEVMConfigIVShMem) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigIntelTDX is a text of keys and values, such as the value of intel-tdx. It keeps the
-// text it was read from.
+// A PVEVMConfigIntelTDX is the value of intel-tdx, a text of the form TYPE[,KEY=VALUE…]. It keeps
+// the text it was read from.
 type PVEVMConfigIntelTDX struct {
 	Attestation bool   `json:"attestation"`          // Default true.
 	Type        string `json:"type" px:"default"`    // Always tdx.
@@ -2281,8 +2283,8 @@ func (v *PVEVMConfigIntelTDX) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigMemory is a text of keys and values, such as the value of memory. It keeps the text it
-// was read from.
+// A PVEVMConfigMemory is the value of memory, a text of the form CURRENT. It keeps the text it was
+// read from.
 type PVEVMConfigMemory struct {
 	Current int64 `json:"current" px:"default"` // At least 16. Default 512.
 
@@ -2308,7 +2310,7 @@ func (v *PVEVMConfigMemory) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigMeta is a text of keys and values, such as the value of meta. It keeps the text it was
+// A PVEVMConfigMeta is the value of meta, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type PVEVMConfigMeta struct {
 	CTime        *int64  `json:"ctime,omitempty"` // At least 0.
@@ -2334,8 +2336,8 @@ func (v *PVEVMConfigMeta) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigNet is a text of keys and values, such as the value of net. It keeps the text it was
-// read from.
+// A PVEVMConfigNet is the value of net0, net1, …, a text of the form MODEL[,KEY=VALUE…]. It keeps
+// the text it was read from.
 type PVEVMConfigNet struct {
 	// One of e1000, e1000-82540em, e1000-82544gc, e1000-82545em, e1000e, i82551, i82557b,
 	// i82559er, ne2k_isa, ne2k_pci, pcnet, rtl8139, virtio, vmxnet3.
@@ -2370,8 +2372,8 @@ func (v *PVEVMConfigNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigRNG0 is a text of keys and values, such as the value of rng0. It keeps the text it was
-// read from.
+// A PVEVMConfigRNG0 is the value of rng0, a text of the form SOURCE[,KEY=VALUE…]. It keeps the text
+// it was read from.
 type PVEVMConfigRNG0 struct {
 	Source   string `json:"source" px:"default"` // One of /dev/urandom, /dev/random, /dev/hwrng.
 	MaxBytes *int64 `json:"max_bytes,omitempty"` // Default 1024.
@@ -2397,8 +2399,8 @@ func (v *PVEVMConfigRNG0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigSMBIOS1 is a text of keys and values, such as the value of smbios1. It keeps the text
-// it was read from.
+// A PVEVMConfigSMBIOS1 is the value of smbios1, a text of the form KEY=VALUE…. It keeps the text it
+// was read from.
 type PVEVMConfigSMBIOS1 struct {
 	Base64       *bool   `json:"base64,omitempty"` // Default false.
 	Family       *string `json:"family,omitempty"`
@@ -2431,8 +2433,8 @@ func (v *PVEVMConfigSMBIOS1) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigSPICEEnhancements is a text of keys and values, such as the value of
-// spice_enhancements. It keeps the text it was read from.
+// A PVEVMConfigSPICEEnhancements is the value of spice_enhancements, a text of the form KEY=VALUE….
+// It keeps the text it was read from.
 type PVEVMConfigSPICEEnhancements struct {
 	FolderSharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
 	VideoStreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
@@ -2461,8 +2463,8 @@ func (v *PVEVMConfigSPICEEnhancements) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigTPMState0 is a text of keys and values, such as the value of tpmstate0. It keeps the
-// text it was read from.
+// A PVEVMConfigTPMState0 is the value of tpmstate0, a text of the form FILE[,KEY=VALUE…]. It keeps
+// the text it was read from.
 type PVEVMConfigTPMState0 struct {
 	File    string  `json:"file" px:"default"`
 	Format  *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
@@ -2491,8 +2493,8 @@ func (v *PVEVMConfigTPMState0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigUSB is a text of keys and values, such as the value of usb. It keeps the text it was
-// read from.
+// A PVEVMConfigUSB is the value of usb0, usb1, …, a text of the form [HOST][,KEY=VALUE…]. It keeps
+// the text it was read from.
 type PVEVMConfigUSB struct {
 	Host    *string `json:"host,omitempty" px:"default"`
 	Mapping *string `json:"mapping,omitempty"`
@@ -2518,8 +2520,8 @@ func (v *PVEVMConfigUSB) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigUnused is a text of keys and values, such as the value of unused. It keeps the text it
-// was read from.
+// A PVEVMConfigUnused is the value of unused0, unused1, …, a text of the form FILE. It keeps the
+// text it was read from.
 type PVEVMConfigUnused struct {
 	File string `json:"file" px:"default"`
 
@@ -2545,8 +2547,8 @@ func (v *PVEVMConfigUnused) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigVGA is a text of keys and values, such as the value of vga. It keeps the text it was
-// read from.
+// A PVEVMConfigVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. It keeps the text it
+// was read from.
 type PVEVMConfigVGA struct {
 	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
 	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
@@ -2574,8 +2576,8 @@ func (v *PVEVMConfigVGA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigVirtIOFS is a text of keys and values, such as the value of virtiofs. It keeps the text
-// it was read from.
+// A PVEVMConfigVirtIOFS is the value of virtiofs0, virtiofs1, …, a text of the form
+// DIRID[,KEY=VALUE…]. It keeps the text it was read from.
 type PVEVMConfigVirtIOFS struct {
 	Dirid       string  `json:"dirid" px:"default"`
 	Cache       *string `json:"cache,omitempty"`        // One of auto, always, metadata, never. Default auto.
@@ -2605,8 +2607,8 @@ func (v *PVEVMConfigVirtIOFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigWatchdog is a text of keys and values, such as the value of watchdog. It keeps the text
-// it was read from.
+// A PVEVMConfigWatchdog is the value of watchdog, a text of the form [MODEL][,KEY=VALUE…]. It keeps
+// the text it was read from.
 type PVEVMConfigWatchdog struct {
 	Action *string `json:"action,omitempty"`             // One of reset, shutdown, poweroff, pause, debug, none.
 	Model  *string `json:"model,omitempty" px:"default"` // One of i6300esb, ib700. Default i6300esb.
@@ -2633,8 +2635,8 @@ func (v *PVEVMConfigWatchdog) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMDisk is a text of keys and values, such as the value of cdrom. It keeps the text it was read
-// from.
+// A PVEVMDisk is the value of ide0…, sata0…, scsi0…, virtio0… and cdrom, a text of the form
+// FILE[,KEY=VALUE…]. It keeps the text it was read from.
 type PVEVMDisk struct {
 	File            string   `json:"file" px:"default"`
 	AIO             *string  `json:"aio,omitempty"`    // One of native, threads, io_uring.
@@ -2702,8 +2704,8 @@ func (v *PVEVMDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMMachine is a text of keys and values, such as the value of machine. It keeps the text it was
-// read from.
+// A PVEVMMachine is the value of machine or runningmachine, a text of the form [TYPE][,KEY=VALUE…].
+// It keeps the text it was read from.
 type PVEVMMachine struct {
 	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
 	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.
@@ -2731,8 +2733,8 @@ func (v *PVEVMMachine) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMNUMANode is a text of keys and values, such as the value of numa. It keeps the text it was
-// read from.
+// A PVEVMNUMANode is the value of numa0, numa1, …, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type PVEVMNUMANode struct {
 	CPUs      string   `json:"cpus"`
 	HostNodes *string  `json:"hostnodes,omitempty"`
@@ -2948,12 +2950,11 @@ type RemoteMigratePVEVMParams struct {
 	TargetVMID     *int64   `json:"target-vmid,omitempty"` // At least 1.
 }
 
-// RemoteMigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate.
-//
-// Moves a virtual machine to another remote.
+// RemoteMigratePVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate. Moves a virtual
+// machine to another remote.
 //
 // The result names the task that does the work. Needs Resource.Migrate on
-// /resource/{remote}/guest/{vmid}. The server checks more.
+// /resource/{remote}/guest/{vmid}, and more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/remote-migrate
 func (c *Client) RemoteMigratePVEVM(ctx context.Context, p RemoteMigratePVEVMParams) (UPID, error) {
@@ -3136,9 +3137,7 @@ type StartPVEVMParams struct {
 	Node   *string `json:"node,omitempty"`
 }
 
-// StartPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/start.
-//
-// Starts a virtual machine of a remote.
+// StartPVEVM calls POST /pve/remotes/{remote}/qemu/{vmid}/start. Starts a virtual machine of a remote.
 //
 // The result names the task that does the work. Needs Resource.Manage on
 // /resource/{remote}/guest/{vmid}.
@@ -3229,7 +3228,7 @@ type CreatePVEVMTermProxyParams struct {
 }
 
 // CreatePVEVMTermProxy calls POST /pve/remotes/{remote}/qemu/{vmid}/termproxy. Needs Sys.Console on
-// /resource/{remote}/guest/{vmid}. The server checks more.
+// /resource/{remote}/guest/{vmid}, and more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/termproxy
 func (c *Client) CreatePVEVMTermProxy(ctx context.Context, p CreatePVEVMTermProxyParams) (*CreatePVEVMTermProxyResult, error) {
@@ -3254,7 +3253,7 @@ type CreatePVEVMVNCProxyParams struct {
 }
 
 // CreatePVEVMVNCProxy calls POST /pve/remotes/{remote}/qemu/{vmid}/vncproxy. Needs Sys.Console on
-// /resource/{remote}/guest/{vmid}. The server checks more.
+// /resource/{remote}/guest/{vmid}, and more than the API description states.
 //
 //api:operation POST /pve/remotes/{remote}/qemu/{vmid}/vncproxy
 func (c *Client) CreatePVEVMVNCProxy(ctx context.Context, p CreatePVEVMVNCProxyParams) (*CreatePVEVMVNCProxyResult, error) {
@@ -3281,7 +3280,8 @@ type GetPVEVMVNCWebSocketParams struct {
 }
 
 // GetPVEVMVNCWebSocket calls GET /pve/remotes/{remote}/qemu/{vmid}/vncwebsocket. The caller closes the
-// connection. Needs Sys.Console on /resource/{remote}/node/{node}. The server checks more.
+// connection. Needs Sys.Console on /resource/{remote}/node/{node}, and more than the API description
+// states.
 //
 //api:operation GET /pve/remotes/{remote}/qemu/{vmid}/vncwebsocket
 func (c *Client) GetPVEVMVNCWebSocket(ctx context.Context, p GetPVEVMVNCWebSocketParams) (net.Conn, error) {

@@ -47,8 +47,7 @@ func (c *Client) TriggerRemotesMetricCollection(ctx context.Context, p TriggerRe
 	return c.rest.Call(ctx, http.MethodPost, "/remotes/metric-collection/trigger", &p, nil)
 }
 
-// ListRemotes calls GET /remotes/remote. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListRemotes calls GET /remotes/remote. Needs a login, and more than the API description states.
 //
 //api:operation GET /remotes/remote
 func (c *Client) ListRemotes(ctx context.Context) ([]RemoteConfig, error) {
@@ -68,9 +67,7 @@ type CreateRemoteParams struct {
 	WebURL      *string  `json:"web-url,omitempty"`
 }
 
-// CreateRemote calls POST /remotes/remote.
-//
-// Adds a remote.
+// CreateRemote calls POST /remotes/remote. Adds a remote.
 //
 // Needs Resource.Modify on /resource.
 //
@@ -226,8 +223,8 @@ type ListRemoteTasksParams struct {
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
-// ListRemoteTasks calls GET /remotes/tasks/list. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListRemoteTasks calls GET /remotes/tasks/list. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /remotes/tasks/list
 func (c *Client) ListRemoteTasks(ctx context.Context, p ListRemoteTasksParams) ([]TaskListItem, error) {
@@ -242,7 +239,7 @@ type RefreshRemoteTaskParams struct {
 }
 
 // RefreshRemoteTask calls POST /remotes/tasks/refresh. The result names the task that does the work.
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation POST /remotes/tasks/refresh
 func (c *Client) RefreshRemoteTask(ctx context.Context, p RefreshRemoteTaskParams) (UPID, error) {
@@ -266,8 +263,8 @@ type GetRemoteTaskStatisticsParams struct {
 	View         *string  `json:"view,omitempty"` // 2 to 32 characters.
 }
 
-// GetRemoteTaskStatistics calls GET /remotes/tasks/statistics. Open to every authenticated user,
-// within limits that the server checks itself.
+// GetRemoteTaskStatistics calls GET /remotes/tasks/statistics. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /remotes/tasks/statistics
 func (c *Client) GetRemoteTaskStatistics(ctx context.Context, p GetRemoteTaskStatisticsParams) (*RemoteTaskStatistics, error) {
@@ -294,7 +291,7 @@ func (c *Client) GetRemoteUpdateIndex(ctx context.Context) ([]Subdirectory, erro
 }
 
 // RefreshRemoteUpdate calls POST /remotes/updates/refresh. The result names the task that does the
-// work. Open to every authenticated user, within limits that the server checks itself.
+// work. Needs a login, and more than the API description states.
 //
 //api:operation POST /remotes/updates/refresh
 func (c *Client) RefreshRemoteUpdate(ctx context.Context) (UPID, error) {
@@ -303,8 +300,8 @@ func (c *Client) RefreshRemoteUpdate(ctx context.Context) (UPID, error) {
 	return out, err
 }
 
-// GetRemoteUpdateSummary calls GET /remotes/updates/summary. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetRemoteUpdateSummary calls GET /remotes/updates/summary. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /remotes/updates/summary
 func (c *Client) GetRemoteUpdateSummary(ctx context.Context) (*RemoteUpdateSummary, error) {

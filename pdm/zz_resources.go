@@ -26,9 +26,8 @@ type ListResourcesParams struct {
 	View         *string `json:"view,omitempty"` // 2 to 32 characters.
 }
 
-// ListResources calls GET /resources/list.
-//
-// Lists guests, nodes, storages and datastores of all remotes.
+// ListResources calls GET /resources/list. Lists guests, nodes, storages and datastores of all
+// remotes.
 //
 // Open to every authenticated user.
 //
@@ -101,9 +100,7 @@ type GetResourceStatusParams struct {
 	View   *string `json:"view,omitempty"`    // 2 to 32 characters.
 }
 
-// GetResourceStatus calls GET /resources/status.
-//
-// Counts the resources of all remotes.
+// GetResourceStatus calls GET /resources/status. Counts the resources of all remotes.
 //
 // Open to every authenticated user.
 //
@@ -146,8 +143,8 @@ type GetResourceTopEntitiesParams struct {
 	View      *string `json:"view,omitempty"`      // 2 to 32 characters.
 }
 
-// GetResourceTopEntities calls GET /resources/top-entities. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetResourceTopEntities calls GET /resources/top-entities. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /resources/top-entities
 func (c *Client) GetResourceTopEntities(ctx context.Context, p GetResourceTopEntitiesParams) (*ResourceTopEntities, error) {

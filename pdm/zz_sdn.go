@@ -25,8 +25,8 @@ type ListSDNControllersParams struct {
 	Ty      *string  `json:"ty,omitempty"` // One of bgp, evpn, faucet, isis.
 }
 
-// ListSDNControllers calls GET /sdn/controllers. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListSDNControllers calls GET /sdn/controllers. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /sdn/controllers
 func (c *Client) ListSDNControllers(ctx context.Context, p ListSDNControllersParams) ([]SDNControllerListItem, error) {
@@ -82,8 +82,7 @@ type ListSDNVNetsParams struct {
 	Running *bool    `json:"running,omitempty"`
 }
 
-// ListSDNVNets calls GET /sdn/vnets. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListSDNVNets calls GET /sdn/vnets. Needs a login, and more than the API description states.
 //
 //api:operation GET /sdn/vnets
 func (c *Client) ListSDNVNets(ctx context.Context, p ListSDNVNetsParams) ([]SDNVNetListItem, error) {
@@ -146,8 +145,7 @@ type ListSDNZonesParams struct {
 	Ty      *string  `json:"ty,omitempty"` // One of evpn, faucet, qinq, simple, vlan, vxlan.
 }
 
-// ListSDNZones calls GET /sdn/zones. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListSDNZones calls GET /sdn/zones. Needs a login, and more than the API description states.
 //
 //api:operation GET /sdn/zones
 func (c *Client) ListSDNZones(ctx context.Context, p ListSDNZonesParams) ([]SDNZoneListItem, error) {

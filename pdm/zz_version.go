@@ -8,11 +8,9 @@ import (
 	"net/http"
 )
 
-// GetVersion calls GET /version.
+// GetVersion calls GET /version. Tells which release answers.
 //
-// Tells which release answers.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /version
 func (c *Client) GetVersion(ctx context.Context) (*Version, error) {

@@ -1,20 +1,12 @@
 package pve
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/proxkit/proxkit/internal/rest"
 	"github.com/proxkit/proxkit/pve/operations"
 )
-
-// A ServerVersion is the version of a server, as 9.2.11. Two of them can be compared by
-// ==, and ordered by Compare.
-type ServerVersion = rest.ServerVersion
-
-// Version asks the server for its version.
-func (c *Client) Version(ctx context.Context) (ServerVersion, error) { return c.rest.Version(ctx) }
 
 // Since tells since which version of Proxmox VE an operation exists or, with the name of
 // one, a parameter of it, as "net0" or "net0.queues". The operation is named as for

@@ -25,6 +25,18 @@ var (
 	versionName = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
 )
 
+const apidocHelp = `usage: generator apidoc -product NAME -version V -from SOURCE [-fingerprint HEX | -ca FILE] [-dir DIR]
+
+It takes the facts out of an API description and writes them to DIR/NAME/V.json, with
+the original's checksum in DIR/SOURCES.md. SOURCE is the file that a Proxmox host serves
+to its API viewer (apidoc.js), the JSON in it, a URL of either, or the host itself, as
+https://pve1.example.com:8006: the path of the file follows from the product then, and
+-fingerprint or -ca says which certificate to trust. Texts written for readers are left
+out. What is not understood is an error, and nothing is written then. The description of
+one product under the name of another is refused.
+
+`
+
 // runApidoc adds the facts about one version of a product to the apidoc
 // directory: DIR/PRODUCT/VERSION.json and a row in DIR/SOURCES.md. It writes
 // nothing unless both could be made.
@@ -32,13 +44,17 @@ func runApidoc(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	fs := flag.NewFlagSet("apidoc", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	var src apidoc.Source
-	fs.StringVar(&src.Product, "product", "", "product: pve, pbs, pdm or another name in lower case")
-	version := fs.String("version", "", "version of the product, such as 9.3")
-	fs.StringVar(&src.From, "from", "", "the API description: a file, a URL, or a host that publishes it")
-	fs.StringVar(&src.Fingerprint, "fingerprint", "", "SHA-256 of the host's certificate, in hex")
-	fs.StringVar(&src.CA, "ca", "", "file with the certificate authority of the host, in PEM form")
-	dir := fs.String("dir", "apidoc", "directory of the facts files")
-	if err := fs.Parse(args); err != nil {
+	fs.StringVar(&src.Product, "product", "", "`name` of the product: pve, pbs, pdm or another one in lower case")
+	version := fs.String("version", "", "`version` of the product, such as 9.3")
+	fs.StringVar(&src.From, "from", "", "the API description: a `file`, a URL, or a host that publishes it")
+	fs.StringVar(&src.Fingerprint, "fingerprint", "", "SHA-256 of the host's certificate, in `hex`")
+	fs.StringVar(&src.CA, "ca", "", "`file` with the certificate authority of the host, in PEM form")
+	dir := fs.String("dir", "apidoc", "`directory` of the facts files")
+	fs.Usage = func() {
+		fmt.Fprint(stderr, apidocHelp)
+		fs.PrintDefaults()
+	}
+	if err := parseFlags(fs, args); err != nil {
 		return err
 	}
 	switch {
@@ -57,6 +73,9 @@ func runApidoc(ctx context.Context, args []string, stdout, stderr io.Writer) err
 	}
 	doc, err := apidoc.Parse(data, src.Product, *version)
 	if err != nil {
+		return fmt.Errorf("apidoc: %s: %w", origin, err)
+	}
+	if err := checkFamily(doc); err != nil {
 		return fmt.Errorf("apidoc: %s: %w", origin, err)
 	}
 	doc = apidoc.Facts(doc)

@@ -30,7 +30,7 @@ func runDiff(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var files []string
 	for rest := args; ; { // flags may also stand after the files
-		if err := fs.Parse(rest); err != nil {
+		if err := parseFlags(fs, rest); err != nil {
 			return err
 		}
 		if fs.NArg() == 0 {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
 	"io"
 	"maps"
 	"os"
@@ -30,7 +32,8 @@ product of this module from the newest facts in apidoc/. Run it within the modul
 With flags it does the same for any API description: FILE is what a Proxmox host
 serves to its API viewer (apidoc.js), the JSON in it, or a facts file; a URL will do
 as well. DIR gets
-openapi.json and zz_*.go, a package NAME that compiles when DIR lies in this module.
+openapi.json and zz_*.go, a package NAME. DIR must lie in this module, or in one whose
+path is beneath this one's: the package uses packages that Go keeps to those.
 Old zz_*.go files in DIR are removed. Names come from rules; where two operations or
 two parameters would get the same one, that is told or, where no rule helps, an error
 that names both: nothing is written then. When the description is that of a product this
@@ -49,11 +52,12 @@ type job struct {
 	command string // that makes them again
 	pkg     string
 	module  string
+	root    string // of this module
 	openapi string // where the document goes
 	dir     string // where the package goes
 	methods int    // how many there are, once it has run
 
-	standalone bool // nothing in dir is written by hand
+	describe bool // no file in dir says what the package is
 }
 
 func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -68,7 +72,7 @@ func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	out := flags.String("out", "", "`directory` for openapi.json and the package")
 	overlay := flags.String("overlay", "", "overlay `file`, or none")
 	version := flags.String("version", "", "the product's `version`")
-	if err := flags.Parse(args); err != nil {
+	if err := parseFlags(flags, args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
@@ -105,7 +109,11 @@ func runGenerate(ctx context.Context, args []string, stdout, stderr io.Writer) e
 		return err
 	}
 	for _, j := range jobs {
-		fmt.Fprintf(stdout, "%s: %d operations from %s, %d of them methods\n", j.pkg, len(j.doc.Operations), j.source, j.methods)
+		text := fmt.Sprintf("%s: %d methods from %s", j.pkg, j.methods, j.source)
+		if left := len(j.doc.Operations) - j.methods; left > 0 {
+			text += fmt.Sprintf(" (%d operations left out, see the overlay)", left)
+		}
+		fmt.Fprintln(stdout, text)
 	}
 	return nil
 }
@@ -126,6 +134,9 @@ func ownJobs() ([]*job, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := checkFamily(doc); err != nil {
+			return nil, fmt.Errorf("apidoc/%s/%s.json: %w", product, doc.Version, err)
+		}
 		since, err := apidoc.LoadSince(product)
 		if err != nil {
 			return nil, err
@@ -134,7 +145,7 @@ func ownJobs() ([]*job, error) {
 			doc: doc, overlay: ov, strict: true, since: since,
 			source:  fmt.Sprintf("apidoc/%s/%s.json", product, doc.Version),
 			command: "Made again by: go run ./internal/generator generate",
-			pkg:     product, module: module,
+			pkg:     product, module: module, root: root,
 			openapi: filepath.Join(root, "gen", product+".openapi.json"),
 			dir:     filepath.Join(root, product),
 		})
@@ -179,9 +190,12 @@ func givenJob(ctx context.Context, product, from, out, overlayFile, version stri
 	if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("-out %s is a file, want a directory", out)
 	}
-	_, module, err := moduleRoot(".")
+	if err := checkFamily(doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", origin, err)
+	}
+	root, err := rootFor(out)
 	if err != nil {
-		module = ownModule
+		return nil, err
 	}
 	ov, err := overlayFor(doc, overlayFile)
 	if err != nil {
@@ -192,12 +206,56 @@ func givenJob(ctx context.Context, product, from, out, overlayFile, version stri
 	if version != "" {
 		command += " -version " + version
 	}
-	_, err = os.Stat(filepath.Join(out, "task.go"))
+	described, err := hasPackageComment(out)
+	if err != nil {
+		return nil, err
+	}
 	return []*job{{
-		standalone: err != nil,
-		doc:        doc, overlay: ov, source: oneLine(source), command: oneLine(command), pkg: product, module: module,
+		describe: !described,
+		doc:      doc, overlay: ov, source: oneLine(source), command: oneLine(command), pkg: product, module: ownModule, root: root,
 		openapi: filepath.Join(out, "openapi.json"), dir: out,
 	}}, nil
+}
+
+// hasPackageComment reports whether a file in dir that is not generated says what the
+// package is.
+func hasPackageComment(dir string) (bool, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return false, err
+	}
+	for _, name := range names {
+		if base := filepath.Base(name); strings.HasPrefix(base, "zz_") || strings.HasSuffix(base, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			return false, err
+		}
+		if file.Doc != nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// checkFamily refuses the description of one product of this module under the name of
+// another.
+func checkFamily(doc *facts.Document) error {
+	products := facts.Products()
+	if !slices.Contains(products, doc.Product) {
+		return nil
+	}
+	for _, product := range products {
+		ov, err := productOverlay(product)
+		if err != nil {
+			return err
+		}
+		if product != doc.Product && ov.Fits(doc) {
+			return fmt.Errorf("this is the API of %s (it has %s), not that of %s: check the file and the product's name", ov.Title, ov.Marks[0], doc.Product)
+		}
+	}
+	return nil
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -249,7 +307,7 @@ func (j *job) run(stderr io.Writer) ([]write, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err := golang.Generate(built.Doc, golang.Options{Package: j.pkg, Module: j.module, Source: j.source, Command: j.command, Standalone: j.standalone})
+	files, err := golang.Generate(built.Doc, golang.Options{Package: j.pkg, Module: j.module, Source: j.source, Command: j.command, Root: j.root, Describe: j.describe})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -307,25 +365,60 @@ const ownModule = "github.com/proxkit/proxkit"
 
 var moduleLine = regexp.MustCompile(`(?m)^module\s+(\S+)`)
 
-// moduleRoot finds the module that dir lies in.
+// moduleRoot finds this module from a directory in it.
 func moduleRoot(dir string) (root, module string, err error) {
-	dir, err = filepath.Abs(dir)
-	if err != nil {
+	root, module, err = moduleOf(dir)
+	switch {
+	case err != nil:
+		return "", "", err
+	case root == "":
+		return "", "", fmt.Errorf("run this within the module %s: no go.mod found", ownModule)
+	case module != ownModule:
+		return "", "", fmt.Errorf("run this within the module %s: %s is another", ownModule, root)
+	}
+	return root, module, nil
+}
+
+// moduleOf finds the module that dir lies in, or would lie in. Without one, root is empty.
+func moduleOf(dir string) (root, module string, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return "", "", err
 	}
 	for {
 		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 		if err == nil {
-			m := moduleLine.FindSubmatch(data)
-			if m == nil || string(m[1]) != ownModule {
-				return "", "", fmt.Errorf("run this within the module %s: %s is another", ownModule, dir)
+			if m := moduleLine.FindSubmatch(data); m != nil {
+				return dir, string(m[1]), nil
 			}
-			return dir, string(m[1]), nil
+			return "", "", fmt.Errorf("%s names no module", filepath.Join(dir, "go.mod"))
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", "", fmt.Errorf("run this within the module %s: no go.mod found", ownModule)
+			return "", "", nil
 		}
 		dir = parent
 	}
+}
+
+// rootFor finds the directory of this module for a package that is to be made in out, and
+// refuses a place in which the package could not be compiled.
+func rootFor(out string) (string, error) {
+	root, module, err := moduleOf(out)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case module == ownModule:
+		return root, nil
+	case strings.HasPrefix(module, ownModule+"/"):
+		// The module beneath may lie elsewhere; the source is that of the one at hand.
+		if above, _, err := moduleRoot(filepath.Dir(root)); err == nil {
+			return above, nil
+		}
+		root, _, err := moduleRoot(".")
+		return root, err
+	case root == "":
+		return "", fmt.Errorf("-out %s lies in no module, where the package could not be compiled: it uses internal packages of %s, so choose a directory of that module, such as ./pmg", out, ownModule)
+	}
+	return "", fmt.Errorf("-out %s lies in the module %s, where the package could not be compiled: it uses internal packages of %s, so choose a directory of that module, such as ./pmg", out, module, ownModule)
 }

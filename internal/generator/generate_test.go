@@ -285,6 +285,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+ownModule+"/some\n"), 0o600))
 			from := filepath.Join(dir, "apidoc.js")
 			require.NoError(t, os.WriteFile(from, []byte(tc.doc), 0o600))
 			out := filepath.Join(dir, "out")
@@ -322,7 +323,7 @@ func TestFlags(t *testing.T) {
 	}
 	var help bytes.Buffer
 	require.ErrorIs(t, run(t.Context(), []string{"generate", "-h"}, io.Discard, &help), flag.ErrHelp)
-	for _, want := range []string{"-product", "-from", "-out", "-overlay", "-version", "compiles when DIR lies in this module"} {
+	for _, want := range []string{"-product", "-from", "-out", "-overlay", "-version", "DIR must lie in this module"} {
 		assert.Contains(t, help.String(), want)
 	}
 }

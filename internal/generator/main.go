@@ -14,18 +14,43 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
+	stop()
+	os.Exit(exitCode(err, os.Stderr))
+}
+
+// exitCode reports err, unless that is done already, and returns the status for it: 0
+// where help was asked for, 2 for a command line that is not understood, else 1.
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
 	}
 	if exit, ok := errors.AsType[exitError](err); ok {
-		os.Exit(exit.code)
+		return exit.code
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	if bad, ok := errors.AsType[usageError](err); ok {
+		if !bad.told {
+			fmt.Fprintln(stderr, err)
+		}
+		return 2
 	}
+	fmt.Fprintln(stderr, err)
+	return 1
+}
+
+// A usageError is a command line that is not understood.
+type usageError struct {
+	error
+	told bool // package flag has printed it, with the usage
+}
+
+// parseFlags parses args.
+func parseFlags(flags *flag.FlagSet, args []string) error {
+	err := flags.Parse(args)
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		return usageError{err, true}
+	}
+	return err
 }
 
 const usage = `usage: generator COMMAND [flags]
@@ -38,7 +63,7 @@ const usage = `usage: generator COMMAND [flags]
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return errors.New(usage)
+		return usageError{errors.New(usage), false}
 	}
 	switch args[0] {
 	case "-h", "-help", "--help", "help":
@@ -51,5 +76,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "diff":
 		return runDiff(ctx, args[1:], stdout, stderr)
 	}
-	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+	return usageError{fmt.Errorf("unknown command %q\n%s", args[0], usage), false}
 }

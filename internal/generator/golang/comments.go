@@ -20,10 +20,11 @@ const width = 100
 // operationComment tells what a method calls and what one must know to call it.
 func (g *generator) operationComment(op *openapi3.Operation, v operationView, kind string) string {
 	var paragraphs []string
-	paragraphs = append(paragraphs, fmt.Sprintf("%s calls %s %s.", v.Name, v.Method, v.Path))
+	first := fmt.Sprintf("%s calls %s %s.", v.Name, v.Method, v.Path)
 	if op.Summary != "" {
-		paragraphs = append(paragraphs, op.Summary)
+		first += " " + op.Summary
 	}
+	paragraphs = append(paragraphs, first)
 	if op.Description != "" {
 		for p := range strings.SplitSeq(strings.TrimSpace(op.Description), "\n\n") {
 			paragraphs = append(paragraphs, oneParagraph(p))
@@ -49,6 +50,9 @@ func (g *generator) operationComment(op *openapi3.Operation, v operationView, ki
 	if text := g.permissions(op, v); text != "" {
 		facts = append(facts, text)
 	}
+	if v.Acts {
+		facts = append(facts, "Changes something although it is a GET, so that it is not repeated like one.")
+	}
 	if op.Extensions[openapi.XNoToken] == true {
 		facts = append(facts, "Refuses API tokens.")
 	}
@@ -63,7 +67,7 @@ func (g *generator) operationComment(op *openapi3.Operation, v operationView, ki
 	}
 	switch text := strings.Join(facts, " "); {
 	case text == "":
-	case len(paragraphs) == 1:
+	case len(paragraphs) == 1 && op.Summary == "":
 		paragraphs[0] += " " + text // without prose between them, one paragraph reads better
 	default:
 		paragraphs = append(paragraphs, text)
@@ -99,22 +103,22 @@ func (g *generator) permissions(op *openapi3.Operation, v operationView) string 
 		if p.User != "" && p.User != "all" && p.User != "world" {
 			text = "being " + p.User + ", or " + text
 		}
+		if p.Prose {
+			text += ", and more than the API description states"
+		}
 		out = append(out, "Needs "+text+".")
 	case p.User == "world":
 		out = append(out, "Open to everyone, without a login.")
 	case p.User == "all" && p.Prose:
-		out = append(out, "Open to every authenticated user, within limits that the server checks itself.")
+		out = append(out, "Needs a login, and more than the API description states.")
 	case p.User == "all":
 		out = append(out, "Open to every authenticated user.")
 	case p.User != "":
 		out = append(out, "Needs "+p.User+".")
 	case p.Prose:
-		out = append(out, "The server checks privileges itself.")
+		out = append(out, "Needs what the API description does not state.")
 	default:
 		out = append(out, "Needs root@pam.")
-	}
-	if p.Prose && p.Check != nil {
-		out = append(out, "The server checks more.")
 	}
 	return strings.Join(out, " ")
 }
@@ -200,10 +204,11 @@ func (g *generator) structureComment(v structureView, s *openapi3.Schema, owner 
 	inParams := !strings.Contains(source, " returns")
 	switch {
 	case v.PropertyString:
-		text = fmt.Sprintf("A %s is a text of keys and values, such as the value of %s. It keeps the text it was read from.", v.Name, memberOf(source))
-		if startsWithVowel(v.Name) {
-			text = "An" + text[1:]
+		text = fmt.Sprintf("%s %s is the value of %s, a text of the form %s.", article(v.Name), v.Name, g.keysOf(v.Name), propsForm(v, s))
+		if s.Description != "" {
+			text += " " + oneParagraph(s.Description)
 		}
+		text += " It keeps the text it was read from."
 	case v.Name == "Subdirectory":
 		text = "A Subdirectory is a path segment that may follow."
 	case inParams:
@@ -219,7 +224,7 @@ func (g *generator) structureComment(v structureView, s *openapi3.Schema, owner 
 	for _, l := range wrap(text, width) {
 		b = append(b, "// "+l)
 	}
-	if s.Description != "" {
+	if s.Description != "" && !v.PropertyString {
 		b = append(b, "//")
 		for _, l := range wrap(oneParagraph(s.Description), width) {
 			b = append(b, "// "+l)
@@ -228,16 +233,67 @@ func (g *generator) structureComment(v structureView, s *openapi3.Schema, owner 
 	return strings.Join(b, "\n")
 }
 
-func startsWithVowel(s string) bool { return s != "" && strings.ContainsRune("AEIO", rune(s[0])) }
+// article returns the article for a type's name. A name that begins with an abbreviation
+// goes by how its first letter is spoken.
+func article(name string) string {
+	if name == "" {
+		return "A"
+	}
+	spelled := len(name) > 1 && name[1] >= 'A' && name[1] <= 'Z'
+	if strings.ContainsRune("AEIO", rune(name[0])) || spelled && strings.ContainsRune("FHLMNRSX", rune(name[0])) {
+		return "An"
+	}
+	return "A"
+}
 
-// memberOf returns the last name in a place such as "params.net[n]~".
-func memberOf(source string) string {
-	s := strings.TrimRight(source, "~[]")
-	s = s[strings.LastIndexByte(s, '.')+1:]
-	if i := strings.LastIndexByte(s, ' '); i >= 0 {
+// keysOf tells for which parameters and members a text of a type is, in the words of the
+// API: "net0, net1, …".
+func (g *generator) keysOf(name string) string {
+	var families, single []string
+	for _, key := range g.keys[name] {
+		if base, ok := strings.CutSuffix(key, "[n]"); ok {
+			families = append(families, base)
+		} else {
+			single = append(single, key)
+		}
+	}
+	switch {
+	case len(families) == 1 && len(single) == 0:
+		return families[0] + "0, " + families[0] + "1, …"
+	case len(families) > 0:
+		for i := range families {
+			families[i] += "0…"
+		}
+		return enumerate(append(families, single...), "and")
+	case len(single) == 0:
 		return "the result"
 	}
-	return strings.TrimSuffix(s, "[n")
+	return enumerate(single, "or")
+}
+
+// propsForm shows how a text of keys and values looks: what stands first without its key,
+// in capitals, then the others. Brackets enclose what may be missing.
+func propsForm(v structureView, s *openapi3.Schema) string {
+	const others = "KEY=VALUE…"
+	for _, f := range v.Fields {
+		if extensions(s.Properties[f.wireName])[openapi.XDefaultKey] != true {
+			continue
+		}
+		head := strings.ToUpper(f.wireName)
+		if keys, ok := s.Extensions[openapi.XKeyAlias].(map[string]any); ok {
+			if k, ok := keys[f.wireName].(map[string]any); ok {
+				head += fmt.Sprintf("[=%s]", strings.ToUpper(fmt.Sprint(k["value"])))
+			}
+		}
+		switch {
+		case len(v.Fields) == 1:
+			return head
+		case strings.HasPrefix(f.goType, "*"):
+			return "[" + head + "][," + others + "]"
+		}
+		return head + "[," + others + "]"
+	}
+	return others
 }
 
 // fieldComment puts a schema's facts into words.

@@ -31,9 +31,11 @@ type Options struct {
 	Source  string // where the facts come from, for the first line of each file
 	Command string // the command that makes the files again
 
-	// Standalone adds what hand-written files give the packages of this module:
-	// waiting for tasks.
-	Standalone bool
+	// Root is the directory of Module, whose source the comments on its types come from.
+	Root string
+
+	// Describe adds the comment on the package, which no other file has.
+	Describe bool
 }
 
 // MaxLines is how long a file may become.
@@ -48,11 +50,15 @@ func Generate(doc *openapi3.T, opts Options) (map[string][]byte, error) {
 	if err := CheckPackage(opts.Package); err != nil {
 		return nil, err
 	}
-	g := &generator{doc: doc, opts: opts, ops: map[string]operationKey{}, results: map[string]string{}, declared: map[string]string{}}
+	g := &generator{doc: doc, opts: opts, ops: map[string]operationKey{}, keys: map[string][]string{}, results: map[string]string{}, declared: map[string]string{}}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			g.ops[op.OperationID] = operationKey{path, method}
 		}
+	}
+	var err error
+	if g.rest, err = readPackage(opts.Root, "internal/rest"); err != nil {
+		return nil, err
 	}
 	table, since := g.operations(), g.sinceTable()
 	g.decorate()
@@ -110,8 +116,10 @@ type generator struct {
 	ops  map[string]operationKey // by operationId
 	err  error
 
-	results  map[string]string // the Go type of what a method returns, by its name
-	declared map[string]string // what declares each name of the package
+	results  map[string]string   // the Go type of what a method returns, by its name
+	declared map[string]string   // what declares each name of the package
+	keys     map[string][]string // the names of the values that are texts of a type, by the type
+	rest     *sourcePackage
 }
 
 // declare makes sure that nothing else has the name.
@@ -175,6 +183,7 @@ func (g *generator) decorate() {
 	for _, item := range g.doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			for _, p := range op.Parameters {
+				g.noteKey(p.Value.Name, p.Value.Schema)
 				g.decorateSchema(p.Value.Schema)
 			}
 			if op.RequestBody != nil {
@@ -193,6 +202,7 @@ func (g *generator) decorate() {
 
 func (g *generator) decorateMembers(s *openapi3.Schema) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		g.noteKey(name, s.Properties[name])
 		g.decorateSchema(s.Properties[name])
 	}
 	if a := s.AdditionalProperties.Schema; a != nil {
@@ -200,6 +210,24 @@ func (g *generator) decorateMembers(s *openapi3.Schema) {
 	}
 	if s.Items != nil {
 		g.decorateSchema(s.Items)
+	}
+}
+
+// noteKey remembers which values are texts of which type.
+func (g *generator) noteKey(name string, ref *openapi3.SchemaRef) {
+	if ref.Ref == "" && ref.Value.Items != nil {
+		ref = ref.Value.Items
+	}
+	if ref.Ref != "" {
+		return
+	}
+	text, ok := ref.Value.Extensions[openapi.XPropertyString].(string)
+	if !ok {
+		return
+	}
+	of := text[strings.LastIndexByte(text, '/')+1:]
+	if i, found := slices.BinarySearch(g.keys[of], name); !found {
+		g.keys[of] = slices.Insert(g.keys[of], i, name)
 	}
 }
 
@@ -378,7 +406,21 @@ func (g *generator) client(since string) ([]byte, error) {
 	data := maps.Clone(product)
 	data["package"] = g.opts.Package
 	data["module"] = g.opts.Module
-	data["standalone"] = g.opts.Standalone
+	data["describe"] = g.opts.Describe
+	names := slices.Clone(aliases)
+	if status := g.doc.Paths.Value("/nodes/{node}/tasks/{upid}/status"); status != nil && status.Get != nil {
+		data["tasks"] = true
+		names = append(names, taskAliases...)
+	}
+	var types []string
+	for _, name := range names {
+		text, err := g.rest.alias("rest", name, name)
+		if err != nil {
+			return nil, err
+		}
+		types = append(types, text)
+	}
+	data["aliases"], data["sentinels"] = types, g.rest.sentinelLines("rest")
 	if v := g.doc.Info.Version; v != "unknown" {
 		data["version"] = v
 	}
@@ -393,5 +435,19 @@ func (g *generator) client(since string) ([]byte, error) {
 	if err := t.Execute(&b, data); err != nil {
 		return nil, err
 	}
-	return format.Source(b.Bytes())
+	out, err := format.Source(b.Bytes())
+	if err != nil {
+		return nil, err
+	}
+	return unlink(out)
 }
+
+// The types of internal/rest that generated packages hand on, and those of them that are
+// about tasks.
+var (
+	aliases = []string{
+		"Option", "UPID", "UPIDInfo", "Error", "TransportError", "ArgumentError", "AnswerError", "FingerprintError", "TaskError", "TFARequiredError",
+		"Misfit", "Meta", "ServerVersion", "Upload", "Download", "RetryPolicy", "Ticket", "TFAHandler", "TFAChallenge", "TFAAnswer",
+	}
+	taskAliases = []string{"TaskResult", "TaskWaitError", "TaskLogLine", "TaskProgress", "WaitOption"}
+)

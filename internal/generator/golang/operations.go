@@ -304,6 +304,19 @@ func (g *generator) tables(table operation.Table, since string, walks []walk) (m
 	}
 	product, _ := g.doc.Extensions[openapi.XProduct].(map[string]any)
 	maps.Copy(data, map[string]any{"title": product["title"]})
+	own, err := readPackage(g.opts.Root, "internal/operation")
+	if err != nil {
+		return nil, err
+	}
+	var types []string
+	for _, name := range []string{"Operation", "Param", "Requirement", "Kind", "Op", "Caller", "Unsure"} {
+		text, err := own.alias("operation", name, name)
+		if err != nil {
+			return nil, err
+		}
+		types = append(types, text)
+	}
+	data["aliases"] = types
 	names := map[string]string{"operations/zz_operations.go": "operations.tmpl"}
 	if since != "" {
 		names["zz_since.go"] = "since.tmpl"
@@ -321,9 +334,14 @@ func (g *generator) tables(table operation.Table, since string, walks []walk) (m
 		if err := t.Execute(&b, data); err != nil {
 			return nil, err
 		}
-		if files[name], err = g.format(b.Bytes()); err != nil {
+		out, err := g.format(b.Bytes())
+		if err == nil && file == "operations.tmpl" {
+			out, err = unlink(out)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		files[name] = out
 	}
 	return files, nil
 }

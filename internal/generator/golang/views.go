@@ -21,6 +21,15 @@ type operationView struct {
 	Fields             []field
 	Result             string // the Go type without pointer, "" for none
 	Pointer            bool
+	Acts               bool // changes something although it is a GET
+}
+
+// Call returns the transport's method for the operation.
+func (v operationView) Call() string {
+	if v.Acts {
+		return "CallOnce"
+	}
+	return "Call"
 }
 
 func (v operationView) ParamsType() string { return v.Name + "Params" }
@@ -52,6 +61,7 @@ func (v operationView) ResultDecl() string {
 // A field is a line of a structure.
 type field struct {
 	goName, goType, tag string
+	wireName            string
 	above               []string // comment lines
 	behind              string
 }
@@ -73,6 +83,7 @@ func (f field) Lines() string {
 func (g *generator) operation(op codegen.OperationDefinition) operationView {
 	kind, _ := op.Spec.Extensions[openapi.XKind].(string)
 	v := operationView{Name: op.Spec.OperationID, Method: op.Method, Path: op.Path, Verb: verb(op.Method)}
+	v.Acts = op.Spec.Extensions[openapi.XActs] == true
 	if kind == "upload" || kind == "download" || kind == "websocket" {
 		v.Stream = kind
 	}
@@ -162,7 +173,7 @@ func (g *generator) field(name string, schema codegen.Schema, ref *openapi3.Sche
 		g.fail("%s has no Go name", name)
 	}
 	container := strings.HasPrefix(goType, "[]") || strings.HasPrefix(goType, "map[") || goType == "json.RawMessage"
-	f := field{goName: goName, goType: goType, tag: fmt.Sprintf(`json:"%s"`, name)}
+	f := field{wireName: name, goName: goName, goType: goType, tag: fmt.Sprintf(`json:"%s"`, name)}
 	if !required {
 		f.tag = fmt.Sprintf(`json:"%s,omitempty"`, name)
 		if !container {
@@ -173,8 +184,10 @@ func (g *generator) field(name string, schema codegen.Schema, ref *openapi3.Sche
 		f.tag += fmt.Sprintf(` px:"%s"`, px)
 	}
 	comment := g.fieldComment(name, ref, required && container && opts.params)
-	if description != "" {
-		f.above = wrap(oneParagraph(description), 90)
+	if text := oneParagraph(description); len(text) > 60 {
+		f.above = wrap(text, 90)
+	} else if text != "" {
+		comment = strings.TrimSpace(sentence(text) + " " + comment)
 	}
 	if len(comment)+len(name)*2+len(f.goType)+20 > 140 {
 		f.above = append(f.above, wrap(comment, 90)...)
@@ -183,6 +196,9 @@ func (g *generator) field(name string, schema codegen.Schema, ref *openapi3.Sche
 	}
 	return f
 }
+
+// sentence ends a text with a full stop.
+func sentence(text string) string { return strings.TrimSuffix(text, ".") + "." }
 
 // px returns the field's px tag.
 func (g *generator) px(name string, ref *openapi3.SchemaRef, opts fieldOptions) string {

@@ -239,6 +239,17 @@ func (b *builder) applyOverlay() error {
 		return err
 	}
 	b.maybe(problems)
+	var notes []Correction
+	for _, n := range b.overlay.Notes {
+		notes = append(notes, Correction{At: n.At, Set: map[string]any{"description": n.Text}, Reason: n.Text})
+	}
+	if problems, err = correct(b.ops, notes); err != nil {
+		return fmt.Errorf("notes: %w", err)
+	}
+	for i, p := range problems {
+		problems[i] = "notes" + strings.TrimPrefix(p, "corrections")
+	}
+	b.maybe(problems)
 	if b.shared, problems, err = share(b.ops, b.overlay.Shared); err != nil {
 		return err
 	}
@@ -444,6 +455,11 @@ func (b *builder) finish(n *namer) {
 			if !known[key] {
 				b.problem("rights: %s: there is no such operation", key)
 			}
+		}
+	}
+	for _, key := range b.overlay.Acts {
+		if !known[key] {
+			b.problem("acts: %s: there is no such operation", key)
 		}
 	}
 	for _, e := range b.raws {

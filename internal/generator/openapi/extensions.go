@@ -9,6 +9,7 @@ const (
 	XProxyTo        = "x-proxmox-proxyto"         // the parameter naming the node that answers
 	XNoToken        = "x-proxmox-notoken"         // refuses API tokens
 	XDownload       = "x-proxmox-download"        // the answer may be a file
+	XActs           = "x-proxmox-acts"            // changes something although it is a GET
 	XUnstable       = "x-proxmox-unstable"        // may change without notice
 	XCredentials    = "x-proxmox-credentials"     // hands the caller's ticket or token on
 	XNoun           = "x-proxmox-noun"            // what the result is called

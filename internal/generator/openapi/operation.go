@@ -27,6 +27,7 @@ func (b *builder) operation(op *apidoc.Operation) {
 	setFlag(ext, XProtected, op.Protected)
 	setFlag(ext, XNoToken, op.NoToken)
 	setFlag(ext, XDownload, op.DownloadAllowed)
+	setFlag(ext, XActs, slices.Contains(b.overlay.Acts, opKey(op)))
 	setFlag(ext, XUnstable, op.Unstable)
 	setFlag(ext, XCredentials, op.ExposeCredentials)
 	setText(ext, XProxyTo, op.ProxyTo)

@@ -58,6 +58,14 @@ type Overlay struct {
 	// only.
 	Rights []Rights `yaml:"rights"`
 
+	// Acts lists the operations that change something although their method is GET, by
+	// "GET /path". They are not repeated as reads are.
+	Acts []string `yaml:"acts"`
+
+	// Notes say in our own words what a value means, where its name and the facts do
+	// not: units, forms, what to use instead.
+	Notes []Note `yaml:"notes"`
+
 	Exceptions []Exception `yaml:"exceptions"`
 
 	// Summaries are our own first lines for doc comments, by "GET /path".
@@ -96,6 +104,13 @@ type FieldName struct {
 	At   Selectors `yaml:"at"`
 	Name string    `yaml:"name"`
 	Drop bool      `yaml:"drop"` // leave the parameter out: an old spelling of another
+}
+
+// A Note is a text about single places: whole sentences, the first of which may lack its
+// verb.
+type Note struct {
+	At   Selectors `yaml:"at"`
+	Text string    `yaml:"text"`
 }
 
 // Selectors select places; see [selector]. In YAML one may stand alone.
@@ -143,6 +158,16 @@ func (ov *Overlay) check() error {
 		}
 	}
 	checkRights(ov.Rights, say)
+	for i, n := range ov.Notes {
+		if len(n.At) == 0 || n.Text == "" {
+			say("notes[%d] %v needs at and text", i, n.At)
+		}
+	}
+	for _, op := range ov.Acts {
+		if !strings.HasPrefix(op, "GET ") {
+			say("acts: %s is no GET: nothing repeats it anyway", op)
+		}
+	}
 	for op, kind := range ov.Streams {
 		if kind != "upload" && kind != "download" && kind != "websocket" && kind != "json" {
 			say("streams: %s: %q is none of upload, download, websocket, json", op, kind)

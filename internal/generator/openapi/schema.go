@@ -481,7 +481,7 @@ func isReserved(name string) bool {
 // declare themselves.
 var reserved = map[string]bool{
 	"AnswerError": true, "ArgumentError": true, "Client": true, "Download": true, "Error": true, "FingerprintError": true, "Meta": true, "Misfit": true,
-	"Option": true, "RetryPolicy": true, "TFAAnswer": true, "TFAChallenge": true, "TFAHandler": true, "TFARequiredError": true, "TaskError": true,
+	"Option": true, "RetryPolicy": true, "ServerVersion": true, "TFAAnswer": true, "TFAChallenge": true, "TFAHandler": true, "TFARequiredError": true, "TaskError": true,
 	"TaskLogLine": true, "TaskProgress": true, "TaskResult": true, "TaskWaitError": true, "Ticket": true, "TransportError": true, "UPID": true,
 	"UPIDInfo": true, "Upload": true, "WaitOption": true, "All": true,
 }

@@ -20,8 +20,8 @@ type ListNodeGuestsParams struct {
 	Type     []string `json:"type,omitempty"` // Any of qemu, lxc.
 }
 
-// ListNodeGuests calls GET /nodes/{node}/guests. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListNodeGuests calls GET /nodes/{node}/guests. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /nodes/{node}/guests
 func (c *Client) ListNodeGuests(ctx context.Context, p ListNodeGuestsParams) ([]NodeGuestListItem, error) {
@@ -69,8 +69,8 @@ func (c *Client) CreateNodeGuest(ctx context.Context, p CreateNodeGuestParams) (
 	return out, err
 }
 
-// A CreateNodeGuestNet is a text of keys and values, such as the value of net. It keeps the text it
-// was read from.
+// A CreateNodeGuestNet is the value of net0, net1, …, a text of the form
+// MODEL[=MACADDR][,KEY=VALUE…]. It keeps the text it was read from.
 type CreateNodeGuestNet struct {
 	Model    string   `json:"model" px:"default,keyalias=macaddr"` // One of e1000, virtio.
 	Bridge   *string  `json:"bridge,omitempty"`
@@ -101,8 +101,8 @@ func (v *CreateNodeGuestNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A CreateNodeGuestStartup is a text of keys and values, such as the value of startup. It keeps the
-// text it was read from.
+// A CreateNodeGuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It
+// keeps the text it was read from.
 type CreateNodeGuestStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
@@ -173,8 +173,8 @@ type NodeGuestConfig struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A NodeGuestConfigNet is a text of keys and values, such as the value of net. It keeps the text it
-// was read from.
+// A NodeGuestConfigNet is the value of net0, net1, …, a text of the form
+// MODEL[=MACADDR][,KEY=VALUE…]. It keeps the text it was read from.
 type NodeGuestConfigNet struct {
 	Model   string  `json:"model" px:"default,keyalias=macaddr"` // One of e1000, virtio.
 	Bridge  *string `json:"bridge,omitempty"`

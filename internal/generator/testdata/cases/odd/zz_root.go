@@ -80,7 +80,7 @@ type GetTypeFuncO struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A GetTypeFuncSelectItem is a text of keys and values, such as the value of select. It keeps the text
+// A GetTypeFuncSelectItem is the value of select, a text of the form KEY=VALUE…. It keeps the text
 // it was read from.
 type GetTypeFuncSelectItem struct {
 	K string `json:"k"`

@@ -29,7 +29,7 @@ type Y struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A YP is a text of keys and values, such as the value of p. It keeps the text it was read from.
+// A YP is the value of p, a text of the form KEY[,KEY=VALUE…]. It keeps the text it was read from.
 type YP struct {
 	ExtraValue  string   `json:"Extra"`
 	Key         string   `json:"key" px:"default"`
@@ -73,7 +73,7 @@ func (c *Client) UpdateY(ctx context.Context, p UpdateYParams) (*UpdateYResult, 
 	return out, nil
 }
 
-// A UpdateYQ is a text of keys and values, such as the value of q. It keeps the text it was read from.
+// A UpdateYQ is the value of q, a text of the form KEY=VALUE…. It keeps the text it was read from.
 type UpdateYQ struct {
 	Key string `json:"key"`
 
@@ -97,8 +97,8 @@ func (v *UpdateYQ) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateYResult is a text of keys and values, such as the value of the result. It keeps the text it
-// was read from.
+// A UpdateYResult is the value of data, a text of the form KEY=VALUE…. It keeps the text it was read
+// from.
 type UpdateYResult struct {
 	R string `json:"r"`
 

@@ -19,8 +19,8 @@ type ListMachinesParams struct {
 	Type     []string `json:"type,omitempty"` // Any of qemu, lxc.
 }
 
-// ListMachines calls GET /nodes/{node}/guests. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListMachines calls GET /nodes/{node}/guests. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /nodes/{node}/guests
 func (c *Client) ListMachines(ctx context.Context, p ListMachinesParams) ([]MachineListItem, error) {
@@ -67,7 +67,8 @@ func (c *Client) CreateMachine(ctx context.Context, p CreateMachineParams) (UPID
 	return out, err
 }
 
-// A Nic is a text of keys and values, such as the value of net. It keeps the text it was read from.
+// A Nic is the value of net0, net1, …, a text of the form MODEL[=MACADDR][,KEY=VALUE…]. It keeps
+// the text it was read from.
 type Nic struct {
 	Model    string   `json:"model" px:"default,keyalias=macaddr"` // One of e1000, virtio.
 	Bridge   *string  `json:"bridge,omitempty"`

@@ -13,10 +13,8 @@ import (
 
 // GetThingParams are the parameters of [Client.GetThing].
 type GetThingParams struct {
-	// Which thing. See https://example.com/*/things.
-	ID string `json:"id"`
-	// Say more.
-	Verbose *bool `json:"verbose,omitempty"` // Default false.
+	ID      string `json:"id"`                // Which thing. See https://example.com/*/things.
+	Verbose *bool  `json:"verbose,omitempty"` // Say more. Default false.
 }
 
 // GetThing calls GET /things/{id}.
@@ -40,19 +38,15 @@ func (c *Client) GetThing(ctx context.Context, p GetThingParams) (*Thing, error)
 //
 // The thing.
 type Thing struct {
-	// Its colour */ with the end of a comment.
-	Colour string `json:"colour"` // One of red, green.
-	// A link.
-	Net *ThingNet `json:"net,omitempty"`
+	Colour string    `json:"colour"`        // Its colour */ with the end of a comment. One of red, green.
+	Net    *ThingNet `json:"net,omitempty"` // A link.
 
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A ThingNet is a text of keys and values, such as the value of net. It keeps the text it was read
-// from.
+// A ThingNet is the value of net, a text of the form BRIDGE. It keeps the text it was read from.
 type ThingNet struct {
-	// Where to.
-	Bridge string `json:"bridge" px:"default"`
+	Bridge string `json:"bridge" px:"default"` // Where to.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 

@@ -54,8 +54,8 @@ type CreateJobFilter struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// A CreateJobNotify is a text of keys and values, such as the value of notify. It keeps the text it
-// was read from.
+// A CreateJobNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type CreateJobNotify struct {
 	GC   *string `json:"gc,omitempty"` // One of always, never.
 	Sync *string `json:"sync,omitempty"`

@@ -43,7 +43,7 @@ func (c *Client) CreateFabric(ctx context.Context, p CreateFabricParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/fabrics", &p, nil)
 }
 
-// A CreateFabricInterface is a text of keys and values, such as the value of interfaces. It keeps the
+// A CreateFabricInterface is the value of interfaces, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type CreateFabricInterface struct {
 	ASN  *int64  `json:"asn,omitempty"`

@@ -15,26 +15,92 @@ import (
 )
 
 type (
-	// An Operation is one operation of the API.
+	// An Operation is one operation of an API.
+	//
+	//	Name   string // of the client's method, as "CloneVM"
+	//	Method string // "POST"
+	//	Path   string // "/nodes/{node}/qemu/{vmid}/clone"
+	//	// Kind tells what the call gives: none, value, list, object, task, raw (JSON that
+	//	// the API description does not explain), upload, download or websocket.
+	//	Kind string
+	//	// Since is the first of the known releases that has the operation, or empty when
+	//	// the oldest of them has it.
+	//	Since string
+	//	// NoToken: the server refuses the call to API tokens.
+	//	NoToken bool
+	//	// Needs says who may call the operation, in the notation of ParseRequirement.
+	//	Needs string
+	//	// Parameters lists the parameters, each as "name:type!@since": without the type for
+	//	// a string, without the exclamation mark for an optional one, and without the
+	//	// release for one that is as old as the operation. Operation.Params reads it.
+	//	Parameters string
+	//	func (o Operation) Param(name string) (Param, bool) // finds a parameter by its name on the wire
+	//	// Params yields the operation's parameters: those of the path first, then the required ones, each
+	//	// in the order of their names.
+	//	func (o Operation) Params() iter.Seq[Param]
+	//	func (o Operation) Requirement() Requirement // tells who may call the operation
 	Operation = operation.Operation
 
 	// A Param is a parameter of an operation.
+	//
+	//	Name     string // on the wire; "net[n]" stands for net0, net1, …
+	//	Type     string // string, integer, number, boolean, array or object
+	//	Required bool
+	//	Since    string // the first known release that has it, or empty: see Operation.Since
 	Param = operation.Param
 
-	// A Requirement is what a caller needs to be allowed an operation.
+	// A Requirement is what a caller needs to be allowed an operation: an expression whose
+	// inner nodes are [And] and [Or].
+	//
+	//	Kind Kind
+	//	Of   []Requirement // what And and Or join
+	//	// For Priv: the privileges, all of which must be there, or one when Any is set.
+	//	// "Permissions.Modify*" stands for the right to change permissions on Path, which
+	//	// some of the privileges to allocate what is there give as well.
+	//	// Placeholders in Path, as in "/vms/{vmid}", stand for parameters; "{userid@realm}"
+	//	// for the realm of a user, and "{groups…}" for each element of a list.
+	//	Privileges []string
+	//	Any        bool
+	//	Path       string
+	//	// Name of a user, group or role. The user may be a placeholder.
+	//	Name string
+	//	// GroupOf replaces Path: any group that this user is in.
+	//	GroupOf string
+	//	// If names a parameter without which this way is closed.
+	//	If string
+	//	// Fill puts the values of parameters into the requirement.
+	//	func (r Requirement) Fill(values map[string]string, complete bool) Requirement
+	//	func (r Requirement) Privs() []string // lists the privileges that the requirement names, sorted
 	Requirement = operation.Requirement
-
-	// An Op is an operation that is to be called.
-	Op = operation.Op
-
-	// A Caller says who calls and what the server grants.
-	Caller = operation.Caller
-
-	// An Unsure is a condition of which it cannot be told whether the caller meets it.
-	Unsure = operation.Unsure
 
 	// A Kind tells what a [Requirement] asks for.
 	Kind = operation.Kind
+
+	// An Op is an operation that is to be called.
+	//
+	//	// Name is that of the client's method, as "CloneVM", or method and path as in
+	//	// "POST /nodes/{node}/qemu/{vmid}/clone".
+	//	Name string
+	//	// Params are the parameters of the call, where they are known: the structure that
+	//	// the method takes, or a map. A required one that is not known yet is left zero.
+	//	Params any
+	Op = operation.Op
+
+	// A Caller says who calls and what the server grants.
+	//
+	//	User string // "root@pam" or "automation@pve!deploy"; empty when not known
+	//	// Granted asks for the privileges on a path. A privilege that is there is granted;
+	//	// its value tells whether it also holds for what is below the path.
+	//	Granted func(ctx context.Context, path string) (map[string]bool, error)
+	//	// Check tells what the caller lacks for an operation whose requirement has been filled.
+	//	func (c *Caller) Check(ctx context.Context, o Operation, need Requirement) ([]Missing, []Unsure, error)
+	Caller = operation.Caller
+
+	// An Unsure is a condition of which it cannot be told whether the caller meets it.
+	//
+	//	Op     string // the operation, as "CreateVM"
+	//	Reason string
+	Unsure = operation.Unsure
 )
 
 // The kinds of requirement.
