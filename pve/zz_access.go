@@ -27,8 +27,7 @@ type Subdirectory struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListACL calls GET /access/acl. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListACL calls GET /access/acl. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context) ([]ACLListItem, error) {
@@ -57,9 +56,7 @@ type UpdateACLParams struct {
 	Users     []string `json:"users,omitempty" px:"list"`
 }
 
-// UpdateACL calls PUT /access/acl.
-//
-// Grants or revokes roles on a path.
+// UpdateACL calls PUT /access/acl. Grants or revokes roles on a path.
 //
 // Needs the right to modify permissions on {path}.
 //
@@ -141,8 +138,8 @@ func (c *Client) CreateRealm(ctx context.Context, p CreateRealmParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/access/domains", &p, nil)
 }
 
-// A RealmSyncOptions is a text of keys and values, such as the value of sync-defaults-options. It
-// keeps the text it was read from.
+// A RealmSyncOptions is the value of sync-defaults-options, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type RealmSyncOptions struct {
 	EnableNew      *bool   `json:"enable-new,omitempty"`
 	Full           *bool   `json:"full,omitempty"`
@@ -172,8 +169,7 @@ func (v *RealmSyncOptions) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A RealmTFA is a text of keys and values, such as the value of tfa. It keeps the text it was read
-// from.
+// A RealmTFA is the value of tfa, a text of the form KEY=VALUE…. It keeps the text it was read from.
 type RealmTFA struct {
 	Type   string  `json:"type"`
 	Digits *string `json:"digits,omitempty"`
@@ -344,8 +340,8 @@ type SyncRealmParams struct {
 }
 
 // SyncRealm calls POST /access/domains/{realm}/sync. The result names the task that does the work.
-// Needs Realm.AllocateUser on /access/realm/{realm} and User.Modify on /access/groups. The server
-// checks more.
+// Needs Realm.AllocateUser on /access/realm/{realm} and User.Modify on /access/groups, and more than
+// the API description states.
 //
 //api:operation POST /access/domains/{realm}/sync
 func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error) {
@@ -354,8 +350,7 @@ func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error)
 	return out, err
 }
 
-// ListGroups calls GET /access/groups. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListGroups calls GET /access/groups. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/groups
 func (c *Client) ListGroups(ctx context.Context) ([]GroupListItem, error) {
@@ -494,8 +489,8 @@ type ChangePasswordParams struct {
 }
 
 // ChangePassword calls PUT /access/password. Needs being the user {userid}, or (Realm.AllocateUser on
-// the realm of {userid} and User.Modify on a group of {userid}). The server checks more. Refuses API
-// tokens.
+// the realm of {userid} and User.Modify on a group of {userid}), and more than the API description
+// states. Refuses API tokens.
 //
 //api:operation PUT /access/password
 func (c *Client) ChangePassword(ctx context.Context, p ChangePasswordParams) error {
@@ -508,11 +503,9 @@ type GetPermissionsParams struct {
 	UserID *string `json:"userid,omitempty"`
 }
 
-// GetPermissions calls GET /access/permissions.
+// GetPermissions calls GET /access/permissions. Tells which privileges a user or token has, by path.
 //
-// Tells which privileges a user or token has, by path.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /access/permissions
 func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (map[string]map[string]bool, error) {
@@ -592,8 +585,7 @@ func (c *Client) DeleteRole(ctx context.Context, p DeleteRoleParams) error {
 	return c.rest.Call(ctx, http.MethodDelete, "/access/roles/{roleid}", &p, nil)
 }
 
-// ListTFA calls GET /access/tfa. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListTFA calls GET /access/tfa. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/tfa
 func (c *Client) ListTFA(ctx context.Context) ([]TFAListItem, error) {
@@ -720,9 +712,7 @@ func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) err
 	return c.rest.Call(ctx, http.MethodDelete, "/access/tfa/{userid}/{id}", &p, nil)
 }
 
-// GetTicketNoop calls GET /access/ticket.
-//
-// Does nothing; the web interface asks for it.
+// GetTicketNoop calls GET /access/ticket. Does nothing; the web interface asks for it.
 //
 // Open to everyone, without a login.
 //
@@ -743,9 +733,7 @@ type CreateTicketParams struct {
 	TFAChallenge *string  `json:"tfa-challenge,omitempty"`
 }
 
-// CreateTicket calls POST /access/ticket.
-//
-// Logs in. Clients do so themselves; see [WithPassword].
+// CreateTicket calls POST /access/ticket. Logs in. Clients do so themselves; see [WithPassword].
 //
 // Open to everyone, without a login. Refuses API tokens.
 //
@@ -776,8 +764,7 @@ type ListUsersParams struct {
 	Full    *bool `json:"full,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListUsers calls GET /access/users. Needs a login, and more than the API description states.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {
@@ -830,7 +817,7 @@ type CreateUserParams struct {
 }
 
 // CreateUser calls POST /access/users. Needs Realm.AllocateUser on the realm of {userid} and
-// User.Modify on a group of {userid}. The server checks more.
+// User.Modify on a group of {userid}, and more than the API description states.
 //
 //api:operation POST /access/users
 func (c *Client) CreateUser(ctx context.Context, p CreateUserParams) error {
@@ -976,9 +963,8 @@ type CreateUserTokenParams struct {
 	PrivSep *bool   `json:"privsep,omitempty"` // Default true.
 }
 
-// CreateUserToken calls POST /access/users/{userid}/token/{tokenid}.
-//
-// Makes an API token. Its secret is shown in this answer only.
+// CreateUserToken calls POST /access/users/{userid}/token/{tokenid}. Makes an API token. Its secret is
+// shown in this answer only.
 //
 // Needs being the user {userid} or User.Modify on a group of {userid}.
 //

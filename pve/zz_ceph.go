@@ -713,7 +713,7 @@ func (c *Client) CreateCephPool(ctx context.Context, p CreateCephPoolParams) (UP
 	return out, err
 }
 
-// A CreateCephPoolErasureCoding is a text of keys and values, such as the value of erasure-coding. It
+// A CreateCephPoolErasureCoding is the value of erasure-coding, a text of the form KEY=VALUE…. It
 // keeps the text it was read from.
 type CreateCephPoolErasureCoding struct {
 	K             int64   `json:"k"` // At least 2.

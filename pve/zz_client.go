@@ -7,7 +7,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/http"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -56,84 +58,439 @@ func (c *Client) Do(ctx context.Context, method, path string, params, out any) e
 // CloseIdleConnections closes connections that no call uses.
 func (c *Client) CloseIdleConnections() { c.rest.CloseIdleConnections() }
 
+// DoUpload sends a file to an operation that this package has no method for; see
+// [Client.Do].
+func (c *Client) DoUpload(ctx context.Context, method, path string, params any, body Upload, out any) error {
+	return c.rest.Upload(ctx, method, path, params, body, out)
+}
+
+// DoDownload asks for a file from the given offset on, where the server allows that: the
+// result's Offset says where the stream really begins. The caller closes it.
+func (c *Client) DoDownload(ctx context.Context, path string, params any, offset int64) (*Download, error) {
+	return c.rest.DownloadFrom(ctx, http.MethodGet, path, params, offset)
+}
+
+// DoWebSocket opens a stream to a console that this package has no method for.
+func (c *Client) DoWebSocket(ctx context.Context, path string, params any) (net.Conn, error) {
+	return c.rest.WebSocket(ctx, path, params)
+}
+
+// Version asks the server for its version.
+func (c *Client) Version(ctx context.Context) (ServerVersion, error) { return c.rest.Version(ctx) }
+
+// Ticket returns the ticket of the client's session, after a login where one is due, so
+// that another process can go on with it by [WithTicket]. A client with an API token
+// has none.
+func (c *Client) Ticket(ctx context.Context) (Ticket, error) { return c.rest.Ticket(ctx) }
+
+// Logout ends the client's session. Proxmox VE cannot revoke tickets: the session is only
+// forgotten. A later call logs in again, if the client knows the password.
+func (c *Client) Logout(ctx context.Context) error { return c.rest.Logout(ctx) }
+
+// WaitTask waits until the task has ended. The result of a task that did its work is
+// returned, also when it gave warnings; a task that failed is a [*TaskError], to which
+// the classes of errors apply ([ErrLocked] and the others).
+//
+// ctx is the only limit. When it ends, the error is a [*TaskWaitError], and the task
+// runs on. Connection faults and nodes out of reach do not end the wait.
+//
+// The empty UPID, which calls return that did their work at once, succeeds without a
+// request.
+func (c *Client) WaitTask(ctx context.Context, upid UPID, opts ...WaitOption) (TaskResult, error) {
+	return c.rest.WaitTask(ctx, upid, opts...)
+}
+
+// WaitTasks waits for several tasks in one loop until all have ended. The results have
+// the order of upids; where a task failed, its result is empty and its [*TaskError] is
+// one of those that the error joins. When ctx ends, the error holds a [*TaskWaitError]
+// for every task that still runs.
+func (c *Client) WaitTasks(ctx context.Context, upids []UPID, opts ...WaitOption) ([]TaskResult, error) {
+	return c.rest.WaitTasks(ctx, upids, opts...)
+}
+
+// WithTaskLog calls f for every line of the task's log, in order and once each, while
+// the task runs and after it has ended.
+func WithTaskLog(f func(TaskLogLine)) WaitOption { return rest.WithTaskLog(f) }
+
+// WithTaskProgress calls f after every look at the task that finds it running.
+func WithTaskProgress(f func(TaskProgress)) WaitOption { return rest.WithTaskProgress(f) }
+
+// WithTaskPoll sets how often to look: after first at the beginning, then more and
+// more rarely, but every longest at least. The default is 50 ms and 2 s.
+func WithTaskPoll(first, longest time.Duration) WaitOption { return rest.WithTaskPoll(first, longest) }
+
+// WithTaskLogTail sets how many of the log's last lines a [TaskError] carries. The
+// default is 20; 0 saves the request.
+func WithTaskLogTail(lines int) WaitOption { return rest.WithTaskLogTail(lines) }
+
+// WithMeta makes a call and returns its result together with what stands beside the data
+// in the answer, such as the length of the list that the result is a part of:
+//
+//	tasks, meta, err := pve.WithMeta(ctx, client.ListTasks, pve.ListTasksParams{Node: "node1"})
+//
+// Where the answer says nothing, the field of [Meta] is zero.
+func WithMeta[P, R any](ctx context.Context, method func(context.Context, P) (R, error), p P) (R, Meta, error) {
+	ctx, meta := rest.WithMeta(ctx)
+	result, err := method(ctx, p)
+	return result, meta(), err
+}
+
 type (
-	// An Option configures a [Client].
+	// An Option configures a client. It reports a bad argument when the client is made
+	// instead of hiding it until the first call.
 	Option = rest.Option
 
-	// A UPID names a task.
+	// A UPID names a task, as
+	// "UPID:pve1:000011A5:00052BA7:6B0E103A:qmclone:300:root@pam!deploy:". The empty UPID
+	// means that the server did the work at once, which some calls do depending on version
+	// and state; waiting for it returns at once.
+	//
+	//	func (u UPID) Node() string // returns the node the task runs on, or "" for what is no UPID
+	//	func (u UPID) Parse() (UPIDInfo, error) // takes the UPID apart
 	UPID = rest.UPID
 
-	// A UPIDInfo holds the parts of a UPID.
+	// UPIDInfo is what a [UPID] tells about its task.
+	//
+	//	// Remote and RemoteType are set for tasks that Proxmox Datacenter Manager knows on
+	//	// another installation.
+	//	Remote     string
+	//	RemoteType string // "pve", "pbs" or empty if not told
+	//	Node       string
+	//	PID        int64
+	//	PStart     int64 // when the process started, in clock ticks since the node's boot
+	//	// TaskID tells tasks of one process apart; HasTaskID is false for Proxmox VE, which
+	//	// has none.
+	//	TaskID    int64
+	//	HasTaskID bool
+	//	Start     time.Time
+	//	Type      string // as "qmclone"
+	//	ID        string // what the task works on, as "300"; may be empty
+	//	User      string // as "root@pam"
+	//	Token     string // the name of the API token, if one started the task
+	//	func (i UPIDInfo) UPID() UPID // puts the parts together again
 	UPIDInfo = rest.UPIDInfo
 
 	// An Error is a refusal by the server.
+	//
+	//	Method string // the call, as "POST"
+	//	Path   string // and "/nodes/pve1/qemu", without query
+	//	Status int    // as 500
+	//	Reason string // the reason phrase of the status line, as sent; the class that a guest agent gives its refusal
+	//	// Message is what the server says, with all its lines: the message of the answer,
+	//	// else the reason phrase, else a plain-text body.
+	//	Message string
+	//	// Params are the complaints by parameter.
+	//	Params map[string]string
+	//	// Is reports whether the error is of the class target, one of this package's Err variables.
+	//	func (e *Error) Is(target error) bool
+	//	// Lock names the lock that stands in the way, as "backup" for a guest locked by a backup or
+	//	// "lock-100.conf" for a lock file.
+	//	func (e *Error) Lock() string
+	//	// Temporary reports whether the same call may well succeed a little later, unchanged, and does no
+	//	// harm when repeated: locks, a missing quorum, a worker that did not start, an unreachable node;
+	//	// for reads also broken proxy connections and timeouts.
+	//	func (e *Error) Temporary() bool
 	Error = rest.Error
 
-	// A TaskError tells that work began and failed.
-	TaskError = rest.TaskError
-
-	// A TransportError tells that no answer came, and whether the request may
-	// have arrived.
+	// A TransportError reports a request that got no answer.
+	//
+	//	Method   string
+	//	Path     string
+	//	Endpoint string // the server, as "pve1.example.com:8006"
+	//	// Sent says that the request may have arrived: a write may have taken effect.
+	//	Sent bool
+	//	// Err is the cause, for errors.Is and errors.As.
+	//	Err error
+	//	// Is makes the error an ErrNotSent or ErrNoAnswer, and an ErrCertificate where the certificate is
+	//	// the cause.
+	//	func (e *TransportError) Is(target error) bool
+	//	// Temporary reports whether the call may be repeated: a read always, a write when it was not
+	//	// sent, neither when the certificate is the reason or the context has ended.
+	//	func (e *TransportError) Temporary() bool
+	//	func (e *TransportError) Unwrap() error
 	TransportError = rest.TransportError
 
-	// An ArgumentError tells that nothing was sent, because a parameter was bad.
+	// An ArgumentError reports arguments that were refused before anything was sent.
+	//
+	//	Method string
+	//	Path   string
+	//	Reason string
+	//	func (e *ArgumentError) Is(target error) bool // makes the error an ErrInvalidParameter
+	//	func (e *ArgumentError) Unwrap() error
 	ArgumentError = rest.ArgumentError
 
-	// A Misfit is a value in an answer that did not fit the type promised for it.
+	// An AnswerError reports an answer of success that could not be read: the call has
+	// taken effect.
+	//
+	//	Method string
+	//	Path   string
+	//	Err    error
+	//	func (e *AnswerError) Unwrap() error
+	AnswerError = rest.AnswerError
+
+	// A FingerprintError reports a server whose certificate is not the pinned one.
+	//
+	//	// Got is the SHA-256 fingerprint that the server presented, as "AB:CD:…", or
+	//	// empty when it presented no certificate.
+	//	Got string
+	//	func (e *FingerprintError) Is(target error) bool // makes the error an ErrCertificate
+	FingerprintError = rest.FingerprintError
+
+	// A TaskError reports a task that failed, or whose outcome the server does not know
+	// ([ErrTaskUnknown]). The classes of its text apply: see [ErrLocked] and the others.
+	//
+	//	UPID       UPID
+	//	ExitStatus string            // what the server says about the end
+	//	Params     map[string]string // complaints by parameter found in it
+	//	Log        []string          // the last lines of the task's log
+	//	// Is reports whether the error is of the class target, one of this package's Err variables.
+	//	func (e *TaskError) Is(target error) bool
+	//	// Lock names the lock that stood in the task's way, as Error.Lock does.
+	//	func (e *TaskError) Lock() string
+	//	// Temporary reports whether the same work may well succeed a little later.
+	//	func (e *TaskError) Temporary() bool
+	TaskError = rest.TaskError
+
+	// A TFARequiredError reports a login that needs a second factor while the client has
+	// no [WithTFA].
+	//
+	//	User    string
+	//	Methods []string // what would do, as "totp"
+	//	func (e *TFARequiredError) Is(target error) bool // makes the error an ErrTFARequired
+	TFARequiredError = rest.TFARequiredError
+
+	// A Misfit reports a value in an answer that did not fit the type promised for it.
+	// The field stays zero and the rest of the answer is delivered.
+	//
+	//	Method string // the call, as "GET"
+	//	Path   string // and "/nodes/pve1/qemu"
+	//	Field  string // where in the data, as "[3].maxmem"
+	//	Want   string // what was promised, as "integer"
+	//	Got    string // the beginning of what came
 	Misfit = rest.Misfit
 
-	// An Upload is a file to send.
+	// Meta is what some answers say beside their data.
+	//
+	//	Total   int64  // length of the whole list, when the answer is a part of one
+	//	Changes string // pending changes, as a unified diff
+	//	Digest  string // of the configuration
+	Meta = rest.Meta
+
+	// A ServerVersion is the version of a server. Two of them can be compared by ==, and
+	// ordered by Compare.
+	//
+	//	Major, Minor, Patch int
+	//	// AtLeast reports whether v is major.minor or newer.
+	//	func (v ServerVersion) AtLeast(major, minor int) bool
+	//	// Compare returns -1 when v is older than w, 1 when it is newer, and 0 when they are the same.
+	//	func (v ServerVersion) Compare(w ServerVersion) int
+	ServerVersion = rest.ServerVersion
+
+	// An Upload is a file on its way to the server. Its bytes are streamed; they are never
+	// held in memory.
+	//
+	//	// Body holds the file. It is read from its current position on, and never closed. A
+	//	// body that can seek is its own measure, can be checksummed and can be sent again
+	//	// when the first request did not leave; any other body needs Size, or goes through a
+	//	// temporary file.
+	//	Body io.Reader
+	//	// Size is the number of bytes in Body. 0 means unknown, unless Body can seek.
+	//	Size int64
+	//	// Name is the file's name on the server, where the call takes files.
+	//	Name string
+	//	// Checksum makes the server check the file: "md5", "sha1", "sha224", "sha256",
+	//	// "sha384" or "sha512". It takes one more pass over the body.
+	//	Checksum string
+	//	// Progress is called from time to time with the number of bytes sent, and again
+	//	// from zero when the request has to be repeated.
+	//	Progress func(sent, size int64)
+	//	// ContentType is for calls that take a bare stream, "application/octet-stream"
+	//	// unless set. Files always have that type.
+	//	ContentType string
 	Upload = rest.Upload
 
-	// A Download is a file that comes; the caller closes it.
+	// A Download is a file on its way from the server. The caller closes it.
+	//
+	//	io.ReadCloser
+	//	// Size is the number of bytes to come, or -1 where the server does not say.
+	//	Size        int64
+	//	ContentType string
+	//	// Name is the file name that the server suggests, or empty.
+	//	Name string
+	//	// Offset is where in the file the stream begins: not 0 when a range was asked for
+	//	// and granted.
+	//	Offset int64
+	//	// OnProgress calls f after every read with the number of bytes that this stream has given and
+	//	// with Size.
+	//	func (d *Download) OnProgress(f func(received, size int64))
 	Download = rest.Download
 
-	// A RetryPolicy says how often and when failed calls are repeated.
+	// A RetryPolicy bounds how often and how fast calls are repeated. Which calls are
+	// repeated at all does not depend on it:
+	//
+	//	                                 read   write   safe write   upload   login
+	//	request not sent (dial, TLS)     yes    yes     yes          yes      yes
+	//	sent, no or half an answer       yes    no      yes          no       yes
+	//	status 595, 596, 597, 598, 599   yes    no      yes          no       yes
+	//	status 502, 503, 504             yes    no      yes          no       yes
+	//	status 401, password at hand     once   no      once         no       no
+	//	every other answer               no     no      no           no       no
+	//	bad certificate, ended context   no     no      no           no       no
+	//
+	// A write that is answered 401 is not repeated, although the server looks at the session
+	// before anything else: some operations answer 401 themselves, to a wrong password or
+	// code among their parameters, and would count a second attempt. The next call begins
+	// with a new session.
+	//
+	// Safe writes are those named by [WithSafeWrites]. With several endpoints, a request
+	// that was not sent goes to the next endpoint at once. The table may become more
+	// careful in later versions.
+	//
+	//	// Attempts is how often a request is made at most, the first time included; 1
+	//	// turns retries off, 0 means 4.
+	//	Attempts int
+	//	// MinWait is the wait before the first repetition, 0 means 150 ms. It doubles each
+	//	// time up to MaxWait, 0 means 3 s. The real wait is drawn from the upper half.
+	//	MinWait time.Duration
+	//	MaxWait time.Duration
 	RetryPolicy = rest.RetryPolicy
 
-	// A Ticket is the session of a login.
+	// A Ticket is the session of a user. Whoever holds it acts as that user until it runs
+	// out: treat it like a password. It survives JSON, but prints without its secrets.
+	//
+	//	User   string
+	//	Value  string
+	//	CSRF   string
+	//	Issued time.Time
+	//	// Cookie is the cookie's text where the server sets the cookie itself instead of
+	//	// telling the ticket.
+	//	Cookie     string
+	//	CookieName string
 	Ticket = rest.Ticket
 
-	// A TFAHandler answers the second factor of a login.
+	// A TFAHandler answers the second factor of a login, usually by asking someone. It
+	// should return when ctx ends.
+	//
+	//	func(ctx context.Context, challenge TFAChallenge) (TFAAnswer, error)
 	TFAHandler = rest.TFAHandler
 
-	// A TFAChallenge is what a login asks a [TFAHandler].
+	// A TFAChallenge is a server's question for the second factor.
+	//
+	//	User string
+	//	// Methods are those that will do, as "totp", "recovery", "webauthn", "u2f" or "yubico".
+	//	Methods []string
+	//	// Details holds what the server says about each method. For "webauthn" it is the
+	//	// options that go to the authenticator.
+	//	Details map[string]json.RawMessage
 	TFAChallenge = rest.TFAChallenge
 
-	// A TFARequiredError tells that a login needs a second factor.
-	TFARequiredError = rest.TFARequiredError
+	// A TFAAnswer answers a [TFAChallenge].
+	//
+	//	// Method is one of the challenge's methods.
+	//	Method string
+	//	// Value is the code for "totp", "recovery" and "yubico", and the authenticator's
+	//	// answer as JSON for "webauthn" and "u2f".
+	//	Value string
+	TFAAnswer = rest.TFAAnswer
+
+	// A TaskResult tells how a task ended that did its work.
+	//
+	//	UPID       UPID
+	//	ExitStatus string // "OK" or "WARNINGS: 2"; empty when there was no task
+	//	Warnings   int    // how many warnings are in the task's log
+	TaskResult = rest.TaskResult
+
+	// A TaskWaitError reports that waiting for a task ended before the task did, which
+	// runs on. The cause is the end of the context or an error of the server.
+	//
+	//	UPID UPID
+	//	Err  error
+	//	func (e *TaskWaitError) Unwrap() error
+	TaskWaitError = rest.TaskWaitError
+
+	// A TaskLogLine is a line of a task's log.
+	//
+	//	N    int64 // counted from 1
+	//	Text string
+	TaskLogLine = rest.TaskLogLine
+
+	// TaskProgress is what is known about a task while it runs.
+	//
+	//	UPID     UPID
+	//	Elapsed  time.Duration // since the wait began
+	//	LastLine string        // of the log, so far
+	//	Percent  float64       // the last percentage in the log, or -1
+	TaskProgress = rest.TaskProgress
+
+	// A WaitOption changes how a task is waited for.
+	WaitOption = rest.WaitOption
 )
 
 // Classes of errors, for errors.Is.
 var (
-	ErrNotFound         = rest.ErrNotFound
-	ErrExists           = rest.ErrExists
-	ErrGuestExists      = rest.ErrGuestExists
-	ErrLocked           = rest.ErrLocked
-	ErrPermission       = rest.ErrPermission
-	ErrAuthentication   = rest.ErrAuthentication
-	ErrTFARequired      = rest.ErrTFARequired
+	// ErrNotFound: something that the call names does not exist. What it is stands in
+	// the message: a start fails with it too when the guest's bridge is missing.
+	ErrNotFound = rest.ErrNotFound
+	// ErrExists: what the call would make exists already.
+	ErrExists = rest.ErrExists
+	// ErrGuestExists: the VMID is taken. It comes with ErrExists, which alone may also
+	// mean a disk image, a pool or a user.
+	ErrGuestExists = rest.ErrGuestExists
+	// ErrLocked: a guest, a storage or a file is locked, by a running task or by a
+	// marker that a task left. Error.Lock names it.
+	ErrLocked = rest.ErrLocked
+	// ErrPermission: the caller is known but lacks a privilege, or is not root.
+	ErrPermission = rest.ErrPermission
+	// ErrAuthentication: the server does not accept the credentials.
+	ErrAuthentication = rest.ErrAuthentication
+	// ErrTFARequired: the login needs a second factor.
+	ErrTFARequired = rest.ErrTFARequired
+	// ErrInvalidParameter: a parameter was refused; Params says which, where known.
 	ErrInvalidParameter = rest.ErrInvalidParameter
-	ErrDigestMismatch   = rest.ErrDigestMismatch
-	ErrNodeUnreachable  = rest.ErrNodeUnreachable
-	ErrProxy            = rest.ErrProxy
-	ErrNoQuorum         = rest.ErrNoQuorum
-	ErrTimeout          = rest.ErrTimeout
-	ErrNotImplemented   = rest.ErrNotImplemented
-	ErrUnknownToServer  = rest.ErrUnknownToServer
-	ErrRemoved          = rest.ErrRemoved
-	ErrNotAPI           = rest.ErrNotAPI
-	ErrWorkerStart      = rest.ErrWorkerStart
-	ErrAgent            = rest.ErrAgent
-	ErrRunning          = rest.ErrRunning
-	ErrNotRunning       = rest.ErrNotRunning
-	ErrProtected        = rest.ErrProtected
-	ErrInUse            = rest.ErrInUse
-	ErrNoSpace          = rest.ErrNoSpace
-	ErrTaskUnknown      = rest.ErrTaskUnknown
-	ErrNotSent          = rest.ErrNotSent
-	ErrNoAnswer         = rest.ErrNoAnswer
-	ErrCertificate      = rest.ErrCertificate
+	// ErrDigestMismatch: the configuration changed since its digest was read.
+	ErrDigestMismatch = rest.ErrDigestMismatch
+	// ErrNodeUnreachable: the answering node cannot reach the node or the daemon that
+	// the call is for.
+	ErrNodeUnreachable = rest.ErrNodeUnreachable
+	// ErrProxy: the connection between the answering node and the one that did the work
+	// broke. A write may have taken effect.
+	ErrProxy = rest.ErrProxy
+	// ErrNoQuorum: the cluster has lost its majority and refuses writes.
+	ErrNoQuorum = rest.ErrNoQuorum
+	// ErrTimeout: something behind the API took too long. A write may have taken effect.
+	ErrTimeout = rest.ErrTimeout
+	// ErrNotImplemented: the server does not know this call, or not in this way.
+	ErrNotImplemented = rest.ErrNotImplemented
+	// ErrUnknownToServer: the server knows no such operation, or not with one of the
+	// parameters given; it is then older than what the call was written for. It comes
+	// with ErrNotImplemented or ErrInvalidParameter.
+	ErrUnknownToServer = rest.ErrUnknownToServer
+	// ErrRemoved: the server knows the call but no longer serves it.
+	ErrRemoved = rest.ErrRemoved
+	// ErrNotAPI: the answer is not from the API, for example a proxy's login page.
+	ErrNotAPI = rest.ErrNotAPI
+	// ErrWorkerStart: the server could not start a worker. The work was not done.
+	ErrWorkerStart = rest.ErrWorkerStart
+	// ErrAgent: the guest agent is off, absent or does not answer.
+	ErrAgent = rest.ErrAgent
+	// ErrRunning: the guest is running and must not be.
+	ErrRunning = rest.ErrRunning
+	// ErrNotRunning: the guest is not running and must be.
+	ErrNotRunning = rest.ErrNotRunning
+	// ErrProtected: the guest's protection flag is set.
+	ErrProtected = rest.ErrProtected
+	// ErrInUse: something else still uses what the call would remove or detach.
+	ErrInUse = rest.ErrInUse
+	// ErrNoSpace: the storage is full.
+	ErrNoSpace = rest.ErrNoSpace
+	// ErrTaskUnknown: the server does not know how the task ended.
+	ErrTaskUnknown = rest.ErrTaskUnknown
+	// ErrNotSent: the request never left this machine, so nothing was changed.
+	ErrNotSent = rest.ErrNotSent
+	// ErrNoAnswer: the request may have arrived, but no complete answer came back.
+	ErrNoAnswer = rest.ErrNoAnswer
+	// ErrCertificate: the server's certificate is not accepted.
+	ErrCertificate = rest.ErrCertificate
 )
 
 // IsRetryable reports whether the same call may succeed later.
@@ -146,6 +503,11 @@ func WithAPIToken(id, secret string) Option { return rest.WithAPIToken(id, secre
 // WithPassword logs in with user "name@realm" and password when the first call
 // needs it, and renews the session before it runs out.
 func WithPassword(user, password string) Option { return rest.WithPassword(user, password) }
+
+// WithSafeWrites names the writes that may be sent twice, because repeating them
+// changes nothing. They are then retried like reads: see [RetryPolicy]. The path is the
+// one called, as "/nodes/node1/qemu/100/config".
+func WithSafeWrites(safe func(method, path string) bool) Option { return rest.WithSafeWrites(safe) }
 
 // WithTicket continues the session that ticket holds.
 func WithTicket(ticket Ticket) Option { return rest.WithTicket(ticket) }

@@ -95,7 +95,8 @@ type BulkMigrateGuestsParams struct {
 }
 
 // BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate. The result names the task that does
-// the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}. The server checks more. Since 9.1.
+// the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}, and more than the API description
+// states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/migrate
 func (c *Client) BulkMigrateGuests(ctx context.Context, p BulkMigrateGuestsParams) (UPID, error) {
@@ -113,8 +114,8 @@ type BulkShutdownGuestsParams struct {
 }
 
 // BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown. The result names the task that
-// does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
-// Since 9.1.
+// does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API
+// description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/shutdown
 func (c *Client) BulkShutdownGuests(ctx context.Context, p BulkShutdownGuestsParams) (UPID, error) {
@@ -130,12 +131,10 @@ type BulkStartGuestsParams struct {
 	VMs        []int64 `json:"vms,omitempty"` // Each 100 to 999999999.
 }
 
-// BulkStartGuests calls POST /cluster/bulk-action/guest/start.
-//
-// Starts many guests in one task.
+// BulkStartGuests calls POST /cluster/bulk-action/guest/start. Starts many guests in one task.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
-// /vms/{vms…}. The server checks more. Since 9.1.
+// /vms/{vms…}, and more than the API description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/start
 func (c *Client) BulkStartGuests(ctx context.Context, p BulkStartGuestsParams) (UPID, error) {
@@ -153,8 +152,8 @@ type BulkSuspendGuestsParams struct {
 }
 
 // BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend. The result names the task that does
-// the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more. Since
-// 9.1.
+// the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API
+// description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/suspend
 func (c *Client) BulkSuspendGuests(ctx context.Context, p BulkSuspendGuestsParams) (UPID, error) {
@@ -238,7 +237,7 @@ type CreateRealmSyncJobParams struct {
 }
 
 // CreateRealmSyncJob calls POST /cluster/jobs/realm-sync/{id}. Needs Realm.AllocateUser on
-// /access/realm/{realm} and User.Modify on /access/groups. The server checks more.
+// /access/realm/{realm} and User.Modify on /access/groups, and more than the API description states.
 //
 //api:operation POST /cluster/jobs/realm-sync/{id}
 func (c *Client) CreateRealmSyncJob(ctx context.Context, p CreateRealmSyncJobParams) error {
@@ -258,7 +257,7 @@ type UpdateRealmSyncJobParams struct {
 }
 
 // UpdateRealmSyncJob calls PUT /cluster/jobs/realm-sync/{id}. Needs Realm.AllocateUser on
-// /access/realm/{realm} and User.Modify on /access/groups. The server checks more.
+// /access/realm/{realm} and User.Modify on /access/groups, and more than the API description states.
 //
 //api:operation PUT /cluster/jobs/realm-sync/{id}
 func (c *Client) UpdateRealmSyncJob(ctx context.Context, p UpdateRealmSyncJobParams) error {
@@ -306,8 +305,7 @@ type ListClusterLogParams struct {
 	Max *int64 `json:"max,omitempty"` // At least 1.
 }
 
-// ListClusterLog calls GET /cluster/log. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListClusterLog calls GET /cluster/log. Needs a login, and more than the API description states.
 //
 //api:operation GET /cluster/log
 func (c *Client) ListClusterLog(ctx context.Context, p ListClusterLogParams) ([]ClusterLogListItem, error) {
@@ -336,9 +334,8 @@ type GetNextVMIDParams struct {
 	VMID *int64 `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// GetNextVMID calls GET /cluster/nextid.
-//
-// Finds a free VMID. It reserves nothing; see [Client.CreateVMWithNextID].
+// GetNextVMID calls GET /cluster/nextid. Finds a free VMID. It reserves nothing; see
+// [Client.CreateVMWithNextID].
 //
 // Open to every authenticated user.
 //
@@ -349,8 +346,8 @@ func (c *Client) GetNextVMID(ctx context.Context, p GetNextVMIDParams) (int64, e
 	return out, err
 }
 
-// ListReplicationJobs calls GET /cluster/replication. Open to every authenticated user, within limits
-// that the server checks itself.
+// ListReplicationJobs calls GET /cluster/replication. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/replication
 func (c *Client) ListReplicationJobs(ctx context.Context) ([]ReplicationJobListItem, error) {
@@ -389,8 +386,8 @@ type CreateReplicationJobParams struct {
 	Source    *string  `json:"source,omitempty"`
 }
 
-// CreateReplicationJob calls POST /cluster/replication. Open to every authenticated user, within
-// limits that the server checks itself.
+// CreateReplicationJob calls POST /cluster/replication. Needs a login, and more than the API
+// description states.
 //
 //api:operation POST /cluster/replication
 func (c *Client) CreateReplicationJob(ctx context.Context, p CreateReplicationJobParams) error {
@@ -402,8 +399,8 @@ type GetReplicationJobParams struct {
 	ID string `json:"id"`
 }
 
-// GetReplicationJob calls GET /cluster/replication/{id}. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetReplicationJob calls GET /cluster/replication/{id}. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /cluster/replication/{id}
 func (c *Client) GetReplicationJob(ctx context.Context, p GetReplicationJobParams) (*ReplicationJob, error) {
@@ -445,8 +442,8 @@ type UpdateReplicationJobParams struct {
 	Source    *string  `json:"source,omitempty"`
 }
 
-// UpdateReplicationJob calls PUT /cluster/replication/{id}. Open to every authenticated user, within
-// limits that the server checks itself.
+// UpdateReplicationJob calls PUT /cluster/replication/{id}. Needs a login, and more than the API
+// description states.
 //
 //api:operation PUT /cluster/replication/{id}
 func (c *Client) UpdateReplicationJob(ctx context.Context, p UpdateReplicationJobParams) error {
@@ -460,8 +457,8 @@ type DeleteReplicationJobParams struct {
 	Keep  *bool  `json:"keep,omitempty"`  // Default false.
 }
 
-// DeleteReplicationJob calls DELETE /cluster/replication/{id}. Open to every authenticated user,
-// within limits that the server checks itself.
+// DeleteReplicationJob calls DELETE /cluster/replication/{id}. Needs a login, and more than the API
+// description states.
 //
 //api:operation DELETE /cluster/replication/{id}
 func (c *Client) DeleteReplicationJob(ctx context.Context, p DeleteReplicationJobParams) error {
@@ -473,9 +470,8 @@ type ListClusterResourcesParams struct {
 	Type *string `json:"type,omitempty"` // One of vm, storage, node, sdn.
 }
 
-// ListClusterResources calls GET /cluster/resources.
-//
-// Lists guests, storages, nodes and more of the whole cluster in one call.
+// ListClusterResources calls GET /cluster/resources. Lists guests, storages, nodes and more of the
+// whole cluster in one call.
 //
 // Open to every authenticated user.
 //
@@ -527,9 +523,8 @@ type ClusterResourceListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterStatus calls GET /cluster/status.
-//
-// Lists the cluster and its nodes; quorate tells whether it has a majority.
+// ListClusterStatus calls GET /cluster/status. Lists the cluster and its nodes; quorate tells whether
+// it has a majority.
 //
 // Needs Sys.Audit on /.
 //
@@ -557,9 +552,7 @@ type ClusterStatusListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterTasks calls GET /cluster/tasks.
-//
-// Lists recent tasks of the whole cluster.
+// ListClusterTasks calls GET /cluster/tasks. Lists recent tasks of the whole cluster.
 //
 // Open to every authenticated user.
 //

@@ -134,15 +134,16 @@ type CreateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// CreateBackupJob calls POST /cluster/backup. Needs Sys.Modify on /. The server checks more.
+// CreateBackupJob calls POST /cluster/backup. Needs Sys.Modify on /, and more than the API description
+// states.
 //
 //api:operation POST /cluster/backup
 func (c *Client) CreateBackupJob(ctx context.Context, p CreateBackupJobParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/backup", &p, nil)
 }
 
-// A BackupFleecing is a text of keys and values, such as the value of fleecing. It keeps the text it
-// was read from.
+// A BackupFleecing is the value of fleecing, a text of the form [ENABLED][,KEY=VALUE…]. It keeps the
+// text it was read from.
 type BackupFleecing struct {
 	Enabled *bool   `json:"enabled,omitempty" px:"default"`
 	Storage *string `json:"storage,omitempty"`
@@ -167,8 +168,8 @@ func (v *BackupFleecing) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A BackupPerformance is a text of keys and values, such as the value of performance. It keeps the
-// text it was read from.
+// A BackupPerformance is the value of performance, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type BackupPerformance struct {
 	MaxWorkers    *int64 `json:"max-workers,omitempty"`
 	PBSEntriesMax *int64 `json:"pbs-entries-max,omitempty"`
@@ -195,7 +196,7 @@ func (v *BackupPerformance) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PruneRules is a text of keys and values, such as the value of prune-backups. It keeps the text it
+// A PruneRules is the value of prune-backups, a text of the form KEY=VALUE…. It keeps the text it
 // was read from.
 type PruneRules struct {
 	KeepAll     *bool  `json:"keep-all,omitempty"`
@@ -285,7 +286,8 @@ type UpdateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// UpdateBackupJob calls PUT /cluster/backup/{id}. Needs Sys.Modify on /. The server checks more.
+// UpdateBackupJob calls PUT /cluster/backup/{id}. Needs Sys.Modify on /, and more than the API
+// description states.
 //
 //api:operation PUT /cluster/backup/{id}
 func (c *Client) UpdateBackupJob(ctx context.Context, p UpdateBackupJobParams) error {

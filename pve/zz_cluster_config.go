@@ -46,8 +46,8 @@ func (c *Client) CreateCluster(ctx context.Context, p CreateClusterParams) (UPID
 	return out, err
 }
 
-// A ClusterLink is a text of keys and values, such as the value of link. It keeps the text it was read
-// from.
+// A ClusterLink is the value of link0… and ring0_addr, a text of the form ADDRESS[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type ClusterLink struct {
 	Address  string `json:"address" px:"default"`
 	Priority *int64 `json:"priority,omitempty"` // 0 to 255. Default 0.

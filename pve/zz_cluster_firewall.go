@@ -459,8 +459,8 @@ func (c *Client) GetClusterFirewallOptions(ctx context.Context) (*ClusterFirewal
 	return out, nil
 }
 
-// A ClusterFirewallLogRateLimit is a text of keys and values, such as the value of log_ratelimit. It
-// keeps the text it was read from.
+// A ClusterFirewallLogRateLimit is the value of log_ratelimit, a text of the form
+// ENABLE[,KEY=VALUE…]. It keeps the text it was read from.
 type ClusterFirewallLogRateLimit struct {
 	Enable bool    `json:"enable" px:"default"` // Default true.
 	Burst  *int64  `json:"burst,omitempty"`     // At least 0. Default 5.

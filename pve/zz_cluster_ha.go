@@ -395,9 +395,7 @@ func (c *Client) ArmHA(ctx context.Context) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/ha/status/arm-ha", nil, nil)
 }
 
-// ListHAStatus calls GET /cluster/ha/status/current.
-//
-// Lists what the high availability manager does.
+// ListHAStatus calls GET /cluster/ha/status/current. Lists what the high availability manager does.
 //
 // Needs Sys.Audit on /.
 //
@@ -442,9 +440,8 @@ func (c *Client) DisarmHA(ctx context.Context, p DisarmHAParams) error {
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/ha/status/disarm-ha", &p, nil)
 }
 
-// GetHAManagerStatus calls GET /cluster/ha/status/manager_status.
-//
-// Reads the high availability manager's internal state.
+// GetHAManagerStatus calls GET /cluster/ha/status/manager_status. Reads the high availability
+// manager's internal state.
 //
 // The API description does not tell what the result holds. Needs Sys.Audit on /.
 //

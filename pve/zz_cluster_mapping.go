@@ -32,8 +32,8 @@ type ListDirMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListDirMappings calls GET /cluster/mapping/dir. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListDirMappings calls GET /cluster/mapping/dir. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/mapping/dir
 func (c *Client) ListDirMappings(ctx context.Context, p ListDirMappingsParams) ([]DirMappingListItem, error) {
@@ -74,7 +74,7 @@ func (c *Client) CreateDirMapping(ctx context.Context, p CreateDirMappingParams)
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/mapping/dir", &p, nil)
 }
 
-// A DirMappingEntry is a text of keys and values, such as the value of map. It keeps the text it was
+// A DirMappingEntry is the value of map, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type DirMappingEntry struct {
 	Node string `json:"node"`
@@ -160,8 +160,8 @@ type ListPCIMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListPCIMappings calls GET /cluster/mapping/pci. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListPCIMappings calls GET /cluster/mapping/pci. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/mapping/pci
 func (c *Client) ListPCIMappings(ctx context.Context, p ListPCIMappingsParams) ([]PCIMappingListItem, error) {
@@ -204,7 +204,7 @@ func (c *Client) CreatePCIMapping(ctx context.Context, p CreatePCIMappingParams)
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/mapping/pci", &p, nil)
 }
 
-// A PCIMappingEntry is a text of keys and values, such as the value of map. It keeps the text it was
+// A PCIMappingEntry is the value of map, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type PCIMappingEntry struct {
 	ID          string  `json:"id"`
@@ -298,8 +298,8 @@ type ListUSBMappingsParams struct {
 	CheckNode *string `json:"check-node,omitempty"`
 }
 
-// ListUSBMappings calls GET /cluster/mapping/usb. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListUSBMappings calls GET /cluster/mapping/usb. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/mapping/usb
 func (c *Client) ListUSBMappings(ctx context.Context, p ListUSBMappingsParams) ([]USBMappingListItem, error) {
@@ -340,7 +340,7 @@ func (c *Client) CreateUSBMapping(ctx context.Context, p CreateUSBMappingParams)
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/mapping/usb", &p, nil)
 }
 
-// A USBMappingEntry is a text of keys and values, such as the value of map. It keeps the text it was
+// A USBMappingEntry is the value of map, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type USBMappingEntry struct {
 	ID          string  `json:"id"`

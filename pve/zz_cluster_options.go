@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetClusterOptions calls GET /cluster/options.
-//
-// Reads the datacenter's options.
+// GetClusterOptions calls GET /cluster/options. Reads the datacenter's options.
 //
 // Needs Sys.Audit on /.
 //
@@ -61,8 +59,8 @@ type ClusterOptions struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A ClusterOptionsBWLimit is a text of keys and values, such as the value of bwlimit. It keeps the
-// text it was read from.
+// A ClusterOptionsBWLimit is the value of bwlimit, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type ClusterOptionsBWLimit struct {
 	Clone     *float64 `json:"clone,omitempty"`     // At least 0.
 	Default   *float64 `json:"default,omitempty"`   // At least 0.
@@ -110,7 +108,7 @@ type ClusterOptionsHA struct {
 	ShutdownPolicy string `json:"shutdown_policy"` // One of freeze, failover, conditional, migrate. Default conditional.
 }
 
-// A ClusterOptionsLocation is a text of keys and values, such as the value of location. It keeps the
+// A ClusterOptionsLocation is the value of location, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type ClusterOptionsLocation struct {
 	Latitude  float64 `json:"latitude"`       // -90 to 90.
@@ -228,9 +226,7 @@ type UpdateClusterOptionsParams struct {
 	WebAuthn          *UpdateClusterOptionsWebAuthn      `json:"webauthn,omitempty"`
 }
 
-// UpdateClusterOptions calls PUT /cluster/options.
-//
-// Changes the datacenter's options.
+// UpdateClusterOptions calls PUT /cluster/options. Changes the datacenter's options.
 //
 // Needs Sys.Modify on /.
 //
@@ -239,8 +235,8 @@ func (c *Client) UpdateClusterOptions(ctx context.Context, p UpdateClusterOption
 	return c.rest.Call(ctx, http.MethodPut, "/cluster/options", &p, nil)
 }
 
-// A Location is a text of keys and values, such as the value of location. It keeps the text it was
-// read from.
+// A Location is the value of location, a text of the form KEY=VALUE…. It keeps the text it was read
+// from.
 type Location struct {
 	Latitude  float64 `json:"latitude"`       // -90 to 90.
 	Longitude float64 `json:"longitude"`      // -180 to 180.
@@ -266,8 +262,8 @@ func (v *Location) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A MigrationOptions is a text of keys and values, such as the value of migration. It keeps the text
-// it was read from.
+// A MigrationOptions is the value of migration or replication, a text of the form TYPE[,KEY=VALUE…].
+// It keeps the text it was read from.
 type MigrationOptions struct {
 	Type    string  `json:"type" px:"default"` // One of secure, insecure. Default secure.
 	Network *string `json:"network,omitempty"` // An address with prefix length.
@@ -294,8 +290,8 @@ func (v *MigrationOptions) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A StorageBWLimit is a text of keys and values, such as the value of bwlimit. It keeps the text it
-// was read from.
+// A StorageBWLimit is the value of bwlimit, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type StorageBWLimit struct {
 	Clone     *float64 `json:"clone,omitempty"`     // At least 0.
 	Default   *float64 `json:"default,omitempty"`   // At least 0.
@@ -323,8 +319,8 @@ func (v *StorageBWLimit) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsCRS is a text of keys and values, such as the value of crs. It keeps the text
-// it was read from.
+// A UpdateClusterOptionsCRS is the value of crs, a text of the form KEY=VALUE…. It keeps the text it
+// was read from.
 type UpdateClusterOptionsCRS struct {
 	HA              *string `json:"ha,omitempty"`                // One of basic, static, dynamic. Default basic.
 	HAAutoRebalance *bool   `json:"ha-auto-rebalance,omitempty"` // Default false. Since 9.1.
@@ -360,7 +356,7 @@ func (v *UpdateClusterOptionsCRS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsHA is a text of keys and values, such as the value of ha. It keeps the text it
+// A UpdateClusterOptionsHA is the value of ha, a text of the form KEY=VALUE…. It keeps the text it
 // was read from.
 type UpdateClusterOptionsHA struct {
 	ShutdownPolicy string `json:"shutdown_policy"` // One of freeze, failover, conditional, migrate. Default conditional.
@@ -387,8 +383,8 @@ func (v *UpdateClusterOptionsHA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsNextID is a text of keys and values, such as the value of next-id. It keeps
-// the text it was read from.
+// A UpdateClusterOptionsNextID is the value of next-id, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type UpdateClusterOptionsNextID struct {
 	Lower *int64 `json:"lower,omitempty"` // 100 to 999999999. Default 100.
 	Upper *int64 `json:"upper,omitempty"` // 100 to 1000000000. Default 1000000.
@@ -415,7 +411,7 @@ func (v *UpdateClusterOptionsNextID) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsNotify is a text of keys and values, such as the value of notify. It keeps the
+// A UpdateClusterOptionsNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type UpdateClusterOptionsNotify struct {
 	Fencing              *string `json:"fencing,omitempty"`         // One of always, never.
@@ -447,8 +443,8 @@ func (v *UpdateClusterOptionsNotify) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsTagStyle is a text of keys and values, such as the value of tag-style. It
-// keeps the text it was read from.
+// A UpdateClusterOptionsTagStyle is the value of tag-style, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type UpdateClusterOptionsTagStyle struct {
 	CaseSensitive *bool    `json:"case-sensitive,omitempty"` // Default false.
 	ColorMap      []string `json:"color-map,omitempty" px:"list=;"`
@@ -479,8 +475,8 @@ func (v *UpdateClusterOptionsTagStyle) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsU2F is a text of keys and values, such as the value of u2f. It keeps the text
-// it was read from.
+// A UpdateClusterOptionsU2F is the value of u2f, a text of the form KEY=VALUE…. It keeps the text it
+// was read from.
 type UpdateClusterOptionsU2F struct {
 	Appid  *string `json:"appid,omitempty"`
 	Origin *string `json:"origin,omitempty"`
@@ -507,8 +503,8 @@ func (v *UpdateClusterOptionsU2F) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsUserTagAccess is a text of keys and values, such as the value of
-// user-tag-access. It keeps the text it was read from.
+// A UpdateClusterOptionsUserTagAccess is the value of user-tag-access, a text of the form
+// KEY=VALUE…. It keeps the text it was read from.
 type UpdateClusterOptionsUserTagAccess struct {
 	UserAllow     *string  `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
 	UserAllowList []string `json:"user-allow-list,omitempty" px:"list=;"`
@@ -537,7 +533,7 @@ func (v *UpdateClusterOptionsUserTagAccess) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsWebAuthn is a text of keys and values, such as the value of webauthn. It keeps
+// A UpdateClusterOptionsWebAuthn is the value of webauthn, a text of the form KEY=VALUE…. It keeps
 // the text it was read from.
 type UpdateClusterOptionsWebAuthn struct {
 	AllowSubdomains *bool   `json:"allow-subdomains,omitempty"` // Default true.

@@ -50,8 +50,8 @@ type CPUFlag struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListCustomCPUModels calls GET /cluster/qemu/custom-cpu-models. Open to every authenticated user,
-// within limits that the server checks itself. Since 9.2.
+// ListCustomCPUModels calls GET /cluster/qemu/custom-cpu-models. Needs a login, and more than the API
+// description states. Since 9.2.
 //
 //api:operation GET /cluster/qemu/custom-cpu-models
 func (c *Client) ListCustomCPUModels(ctx context.Context) ([]CustomCPUModel, error) {

@@ -33,9 +33,8 @@ type ApplySDNParams struct {
 	ReleaseLock *bool   `json:"release-lock,omitempty"` // Default true. Since 9.1.
 }
 
-// ApplySDN calls PUT /cluster/sdn.
-//
-// Makes the pending changes of the software-defined network take effect.
+// ApplySDN calls PUT /cluster/sdn. Makes the pending changes of the software-defined network take
+// effect.
 //
 // The result names the task that does the work. Needs SDN.Allocate on /sdn.
 //
@@ -53,8 +52,8 @@ type ListSDNControllersParams struct {
 	Type    *string `json:"type,omitempty"` // One of bgp, evpn, faucet, isis.
 }
 
-// ListSDNControllers calls GET /cluster/sdn/controllers. Open to every authenticated user, within
-// limits that the server checks itself.
+// ListSDNControllers calls GET /cluster/sdn/controllers. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /cluster/sdn/controllers
 func (c *Client) ListSDNControllers(ctx context.Context, p ListSDNControllersParams) ([]SDNController, error) {
@@ -206,8 +205,8 @@ type ListSDNDNSPluginsParams struct {
 	Type *string `json:"type,omitempty"` // Always powerdns.
 }
 
-// ListSDNDNSPlugins calls GET /cluster/sdn/dns. Open to every authenticated user, within limits that
-// the server checks itself.
+// ListSDNDNSPlugins calls GET /cluster/sdn/dns. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/sdn/dns
 func (c *Client) ListSDNDNSPlugins(ctx context.Context, p ListSDNDNSPluginsParams) ([]SDNDNSPluginListItem, error) {
@@ -313,9 +312,7 @@ type DryRunSDNParams struct {
 	Node string `json:"node"`
 }
 
-// DryRunSDN calls GET /cluster/sdn/dry-run.
-//
-// Tells what [Client.ApplySDN] would change.
+// DryRunSDN calls GET /cluster/sdn/dry-run. Tells what [Client.ApplySDN] would change.
 //
 // Needs Sys.Audit on /nodes/{node}. Since 9.1.
 //
@@ -351,8 +348,8 @@ type GetSDNFabricsAndNodesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// GetSDNFabricsAndNodes calls GET /cluster/sdn/fabrics/all. Open to every authenticated user, within
-// limits that the server checks itself. Since 9.1.
+// GetSDNFabricsAndNodes calls GET /cluster/sdn/fabrics/all. Needs a login, and more than the API
+// description states. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/all
 func (c *Client) GetSDNFabricsAndNodes(ctx context.Context, p GetSDNFabricsAndNodesParams) (*SDNFabricsAndNodes, error) {
@@ -381,8 +378,8 @@ type SDNFabric struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A SDNFabricInterface is a text of keys and values, such as the value of interfaces|0. It keeps the
-// text it was read from.
+// An SDNFabricInterface is the value of interfaces, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type SDNFabricInterface struct {
 	Name            string  `json:"name"`
 	HelloMultiplier *int64  `json:"hello_multiplier,omitempty"` // 2 to 100.
@@ -431,7 +428,7 @@ type SDNFabricNode struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A SDNFabricPeer is a text of keys and values, such as the value of peers. It keeps the text it was
+// An SDNFabricPeer is the value of peers, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type SDNFabricPeer struct {
 	Iface               string  `json:"iface"`
@@ -461,8 +458,8 @@ func (v *SDNFabricPeer) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A SDNFabricRedistribute is a text of keys and values, such as the value of redistribute|0. It keeps
-// the text it was read from.
+// An SDNFabricRedistribute is the value of redistribute, a text of the form KEY=VALUE…. It keeps the
+// text it was read from.
 type SDNFabricRedistribute struct {
 	Source   string  `json:"source"` // One of bgp, connected, kernel, static, ospf.
 	RouteMap *string `json:"route-map,omitempty"`
@@ -503,8 +500,8 @@ type ListSDNFabricsParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListSDNFabrics calls GET /cluster/sdn/fabrics/fabric. Open to every authenticated user, within
-// limits that the server checks itself. Since 9.1.
+// ListSDNFabrics calls GET /cluster/sdn/fabrics/fabric. Needs a login, and more than the API
+// description states. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/fabric
 func (c *Client) ListSDNFabrics(ctx context.Context, p ListSDNFabricsParams) ([]SDNFabric, error) {
@@ -600,8 +597,8 @@ type ListAllSDNFabricNodesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListAllSDNFabricNodes calls GET /cluster/sdn/fabrics/node. Open to every authenticated user, within
-// limits that the server checks itself. Since 9.1.
+// ListAllSDNFabricNodes calls GET /cluster/sdn/fabrics/node. Needs a login, and more than the API
+// description states. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node
 func (c *Client) ListAllSDNFabricNodes(ctx context.Context, p ListAllSDNFabricNodesParams) ([]SDNFabricNode, error) {
@@ -618,7 +615,7 @@ type ListSDNFabricNodesParams struct {
 }
 
 // ListSDNFabricNodes calls GET /cluster/sdn/fabrics/node/{fabric_id}. Needs SDN.Audit on
-// /sdn/fabrics/{fabric_id}. The server checks more. Since 9.1.
+// /sdn/fabrics/{fabric_id}, and more than the API description states. Since 9.1.
 //
 //api:operation GET /cluster/sdn/fabrics/node/{fabric_id}
 func (c *Client) ListSDNFabricNodes(ctx context.Context, p ListSDNFabricNodesParams) ([]SDNFabricNode, error) {
@@ -716,8 +713,7 @@ type ListSDNIPAMsParams struct {
 	Type *string `json:"type,omitempty"` // One of netbox, phpipam, pve.
 }
 
-// ListSDNIPAMs calls GET /cluster/sdn/ipams. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListSDNIPAMs calls GET /cluster/sdn/ipams. Needs a login, and more than the API description states.
 //
 //api:operation GET /cluster/sdn/ipams
 func (c *Client) ListSDNIPAMs(ctx context.Context, p ListSDNIPAMsParams) ([]SDNIPAMListItem, error) {
@@ -818,8 +814,8 @@ type ListSDNIPAMStatusParams struct {
 	IPAM string `json:"ipam"` // At least 2 characters.
 }
 
-// ListSDNIPAMStatus calls GET /cluster/sdn/ipams/{ipam}/status. Open to every authenticated user,
-// within limits that the server checks itself.
+// ListSDNIPAMStatus calls GET /cluster/sdn/ipams/{ipam}/status. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /cluster/sdn/ipams/{ipam}/status
 func (c *Client) ListSDNIPAMStatus(ctx context.Context, p ListSDNIPAMStatusParams) ([]SDNIPAMStatusListItem, error) {
@@ -847,9 +843,8 @@ type LockSDNParams struct {
 	AllowPending *bool `json:"allow-pending,omitempty"` // Default false.
 }
 
-// LockSDN calls POST /cluster/sdn/lock.
-//
-// Locks the network's configuration; the result is the token that writes then need.
+// LockSDN calls POST /cluster/sdn/lock. Locks the network's configuration; the result is the token
+// that writes then need.
 //
 // Needs SDN.Allocate on /sdn. Since 9.1.
 //
@@ -880,8 +875,8 @@ type ListSDNPrefixListsParams struct {
 	Verbose *bool `json:"verbose,omitempty"`
 }
 
-// ListSDNPrefixLists calls GET /cluster/sdn/prefix-lists. Open to every authenticated user, within
-// limits that the server checks itself. Since 9.2.
+// ListSDNPrefixLists calls GET /cluster/sdn/prefix-lists. Needs a login, and more than the API
+// description states. Since 9.2.
 //
 //api:operation GET /cluster/sdn/prefix-lists
 func (c *Client) ListSDNPrefixLists(ctx context.Context, p ListSDNPrefixListsParams) ([]SDNPrefixList, error) {
@@ -899,7 +894,7 @@ type SDNPrefixList struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A SDNPrefixListRule is a text of keys and values, such as the value of entries. It keeps the text it
+// An SDNPrefixListRule is the value of entries, a text of the form KEY=VALUE…. It keeps the text it
 // was read from.
 type SDNPrefixListRule struct {
 	Action *string `json:"action,omitempty"` // One of permit, deny.
@@ -1114,8 +1109,8 @@ type GetSDNRouteMapIndexParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// GetSDNRouteMapIndex calls GET /cluster/sdn/route-maps. Open to every authenticated user, within
-// limits that the server checks itself. Since 9.2.
+// GetSDNRouteMapIndex calls GET /cluster/sdn/route-maps. Needs a login, and more than the API
+// description states. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps
 func (c *Client) GetSDNRouteMapIndex(ctx context.Context, p GetSDNRouteMapIndexParams) ([]SDNRouteMapIndex, error) {
@@ -1137,8 +1132,8 @@ type ListAllSDNRouteMapEntriesParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListAllSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries. Open to every authenticated
-// user, within limits that the server checks itself. Since 9.2.
+// ListAllSDNRouteMapEntries calls GET /cluster/sdn/route-maps/entries. Needs a login, and more than
+// the API description states. Since 9.2.
 //
 //api:operation GET /cluster/sdn/route-maps/entries
 func (c *Client) ListAllSDNRouteMapEntries(ctx context.Context, p ListAllSDNRouteMapEntriesParams) ([]SDNRouteMapEntry, error) {
@@ -1161,7 +1156,7 @@ type SDNRouteMapEntry struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A SDNRouteMapExitAction is a text of keys and values, such as the value of exit-action. It keeps the
+// An SDNRouteMapExitAction is the value of exit-action, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type SDNRouteMapExitAction struct {
 	Key   string `json:"key"`             // One of on-match-goto, on-match-next, continue.
@@ -1189,8 +1184,8 @@ func (v *SDNRouteMapExitAction) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A SDNRouteMapMatch is a text of keys and values, such as the value of match. It keeps the text it
-// was read from.
+// An SDNRouteMapMatch is the value of match, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type SDNRouteMapMatch struct {
 	// One of route-type, vni, ip-address-prefix-list, ip6-address-prefix-list,
 	// ip-next-hop-prefix-list, ip6-next-hop-prefix-list, ip-next-hop-address,
@@ -1220,7 +1215,7 @@ func (v *SDNRouteMapMatch) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A SDNRouteMapSet is a text of keys and values, such as the value of set. It keeps the text it was
+// An SDNRouteMapSet is the value of set, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type SDNRouteMapSet struct {
 	// One of ip-next-hop-peer-address, ip-next-hop, ip-next-hop-unchanged,
@@ -1348,8 +1343,7 @@ type ListSDNVNetsParams struct {
 	Running *bool `json:"running,omitempty"`
 }
 
-// ListSDNVNets calls GET /cluster/sdn/vnets. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListSDNVNets calls GET /cluster/sdn/vnets. Needs a login, and more than the API description states.
 //
 //api:operation GET /cluster/sdn/vnets
 func (c *Client) ListSDNVNets(ctx context.Context, p ListSDNVNetsParams) ([]SDNVNet, error) {
@@ -1411,8 +1405,8 @@ type GetSDNVNetParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// GetSDNVNet calls GET /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within limits that
-// the server checks itself.
+// GetSDNVNet calls GET /cluster/sdn/vnets/{vnet}. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}
 func (c *Client) GetSDNVNet(ctx context.Context, p GetSDNVNetParams) (*SDNVNet, error) {
@@ -1436,8 +1430,8 @@ type UpdateSDNVNetParams struct {
 	Zone         *string  `json:"zone,omitempty"`
 }
 
-// UpdateSDNVNet calls PUT /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within limits
-// that the server checks itself.
+// UpdateSDNVNet calls PUT /cluster/sdn/vnets/{vnet}. Needs a login, and more than the API description
+// states.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}
 func (c *Client) UpdateSDNVNet(ctx context.Context, p UpdateSDNVNetParams) error {
@@ -1450,8 +1444,8 @@ type DeleteSDNVNetParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNVNet calls DELETE /cluster/sdn/vnets/{vnet}. Open to every authenticated user, within
-// limits that the server checks itself.
+// DeleteSDNVNet calls DELETE /cluster/sdn/vnets/{vnet}. Needs a login, and more than the API
+// description states.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}
 func (c *Client) DeleteSDNVNet(ctx context.Context, p DeleteSDNVNetParams) error {
@@ -1484,8 +1478,8 @@ type GetSDNVNetFirewallOptionsParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// GetSDNVNetFirewallOptions calls GET /cluster/sdn/vnets/{vnet}/firewall/options. Open to every
-// authenticated user, within limits that the server checks itself.
+// GetSDNVNetFirewallOptions calls GET /cluster/sdn/vnets/{vnet}/firewall/options. Needs a login, and
+// more than the API description states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/options
 func (c *Client) GetSDNVNetFirewallOptions(ctx context.Context, p GetSDNVNetFirewallOptionsParams) (*SDNVNetFirewallOptions, error) {
@@ -1515,8 +1509,8 @@ type UpdateSDNVNetFirewallOptionsParams struct {
 	PolicyForward   *string  `json:"policy_forward,omitempty"`    // One of ACCEPT, DROP.
 }
 
-// UpdateSDNVNetFirewallOptions calls PUT /cluster/sdn/vnets/{vnet}/firewall/options. Open to every
-// authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetFirewallOptions calls PUT /cluster/sdn/vnets/{vnet}/firewall/options. Needs a login,
+// and more than the API description states.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/firewall/options
 func (c *Client) UpdateSDNVNetFirewallOptions(ctx context.Context, p UpdateSDNVNetFirewallOptionsParams) error {
@@ -1528,8 +1522,8 @@ type ListSDNVNetFirewallRulesParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// ListSDNVNetFirewallRules calls GET /cluster/sdn/vnets/{vnet}/firewall/rules. Open to every
-// authenticated user, within limits that the server checks itself.
+// ListSDNVNetFirewallRules calls GET /cluster/sdn/vnets/{vnet}/firewall/rules. Needs a login, and more
+// than the API description states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/rules
 func (c *Client) ListSDNVNetFirewallRules(ctx context.Context, p ListSDNVNetFirewallRulesParams) ([]FirewallRule, error) {
@@ -1558,8 +1552,8 @@ type CreateSDNVNetFirewallRuleParams struct {
 	Sport    *string `json:"sport,omitempty"`
 }
 
-// CreateSDNVNetFirewallRule calls POST /cluster/sdn/vnets/{vnet}/firewall/rules. Open to every
-// authenticated user, within limits that the server checks itself.
+// CreateSDNVNetFirewallRule calls POST /cluster/sdn/vnets/{vnet}/firewall/rules. Needs a login, and
+// more than the API description states.
 //
 //api:operation POST /cluster/sdn/vnets/{vnet}/firewall/rules
 func (c *Client) CreateSDNVNetFirewallRule(ctx context.Context, p CreateSDNVNetFirewallRuleParams) error {
@@ -1572,8 +1566,8 @@ type GetSDNVNetFirewallRuleParams struct {
 	Pos  int64  `json:"pos"`  // At least 0.
 }
 
-// GetSDNVNetFirewallRule calls GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
-// authenticated user, within limits that the server checks itself.
+// GetSDNVNetFirewallRule calls GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Needs a login, and
+// more than the API description states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) GetSDNVNetFirewallRule(ctx context.Context, p GetSDNVNetFirewallRuleParams) (*FirewallRule, error) {
@@ -1606,8 +1600,8 @@ type UpdateSDNVNetFirewallRuleParams struct {
 	Type     *string  `json:"type,omitempty"` // One of in, out, forward, group.
 }
 
-// UpdateSDNVNetFirewallRule calls PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
-// authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetFirewallRule calls PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Needs a login,
+// and more than the API description states.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) UpdateSDNVNetFirewallRule(ctx context.Context, p UpdateSDNVNetFirewallRuleParams) error {
@@ -1621,8 +1615,8 @@ type DeleteSDNVNetFirewallRuleParams struct {
 	Digest *string `json:"digest,omitempty"` // At most 64 characters.
 }
 
-// DeleteSDNVNetFirewallRule calls DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Open to every
-// authenticated user, within limits that the server checks itself.
+// DeleteSDNVNetFirewallRule calls DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}. Needs a
+// login, and more than the API description states.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}/firewall/rules/{pos}
 func (c *Client) DeleteSDNVNetFirewallRule(ctx context.Context, p DeleteSDNVNetFirewallRuleParams) error {
@@ -1685,8 +1679,8 @@ type ListSDNVNetSubnetsParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// ListSDNVNetSubnets calls GET /cluster/sdn/vnets/{vnet}/subnets. Open to every authenticated user,
-// within limits that the server checks itself.
+// ListSDNVNetSubnets calls GET /cluster/sdn/vnets/{vnet}/subnets. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets
 func (c *Client) ListSDNVNetSubnets(ctx context.Context, p ListSDNVNetSubnetsParams) ([]SDNVNetSubnet, error) {
@@ -1738,8 +1732,8 @@ type CreateSDNVNetSubnetParams struct {
 	SNAT          *bool    `json:"snat,omitempty"`
 }
 
-// CreateSDNVNetSubnet calls POST /cluster/sdn/vnets/{vnet}/subnets. Open to every authenticated user,
-// within limits that the server checks itself.
+// CreateSDNVNetSubnet calls POST /cluster/sdn/vnets/{vnet}/subnets. Needs a login, and more than the
+// API description states.
 //
 //api:operation POST /cluster/sdn/vnets/{vnet}/subnets
 func (c *Client) CreateSDNVNetSubnet(ctx context.Context, p CreateSDNVNetSubnetParams) error {
@@ -1754,8 +1748,8 @@ type GetSDNVNetSubnetParams struct {
 	Running *bool  `json:"running,omitempty"`
 }
 
-// GetSDNVNetSubnet calls GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every authenticated
-// user, within limits that the server checks itself.
+// GetSDNVNetSubnet calls GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Needs a login, and more than
+// the API description states.
 //
 //api:operation GET /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) GetSDNVNetSubnet(ctx context.Context, p GetSDNVNetSubnetParams) (*SDNVNetSubnet, error) {
@@ -1780,8 +1774,8 @@ type UpdateSDNVNetSubnetParams struct {
 	SNAT          *bool    `json:"snat,omitempty"`
 }
 
-// UpdateSDNVNetSubnet calls PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every
-// authenticated user, within limits that the server checks itself.
+// UpdateSDNVNetSubnet calls PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Needs a login, and more
+// than the API description states.
 //
 //api:operation PUT /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) UpdateSDNVNetSubnet(ctx context.Context, p UpdateSDNVNetSubnetParams) error {
@@ -1795,8 +1789,8 @@ type DeleteSDNVNetSubnetParams struct {
 	LockToken *string `json:"lock-token,omitempty"` // Since 9.1.
 }
 
-// DeleteSDNVNetSubnet calls DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Open to every
-// authenticated user, within limits that the server checks itself.
+// DeleteSDNVNetSubnet calls DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}. Needs a login, and more
+// than the API description states.
 //
 //api:operation DELETE /cluster/sdn/vnets/{vnet}/subnets/{subnet}
 func (c *Client) DeleteSDNVNetSubnet(ctx context.Context, p DeleteSDNVNetSubnetParams) error {
@@ -1810,8 +1804,7 @@ type ListSDNZonesParams struct {
 	Type    *string `json:"type,omitempty"` // One of evpn, faucet, qinq, simple, vlan, vxlan.
 }
 
-// ListSDNZones calls GET /cluster/sdn/zones. Open to every authenticated user, within limits that the
-// server checks itself.
+// ListSDNZones calls GET /cluster/sdn/zones. Needs a login, and more than the API description states.
 //
 //api:operation GET /cluster/sdn/zones
 func (c *Client) ListSDNZones(ctx context.Context, p ListSDNZonesParams) ([]SDNZone, error) {

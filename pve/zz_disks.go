@@ -67,7 +67,7 @@ type CreateDirectoryMountParams struct {
 }
 
 // CreateDirectoryMount calls POST /nodes/{node}/disks/directory. The result names the task that does
-// the work. Needs Sys.Modify on /. The server checks more.
+// the work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/disks/directory
 func (c *Client) CreateDirectoryMount(ctx context.Context, p CreateDirectoryMountParams) (UPID, error) {
@@ -85,7 +85,7 @@ type DeleteDirectoryMountParams struct {
 }
 
 // DeleteDirectoryMount calls DELETE /nodes/{node}/disks/directory/{name}. The result names the task
-// that does the work. Needs Sys.Modify on /. The server checks more.
+// that does the work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/disks/directory/{name}
 func (c *Client) DeleteDirectoryMount(ctx context.Context, p DeleteDirectoryMountParams) (UPID, error) {
@@ -205,7 +205,7 @@ type CreateLVMVolumeGroupParams struct {
 }
 
 // CreateLVMVolumeGroup calls POST /nodes/{node}/disks/lvm. The result names the task that does the
-// work. Needs Sys.Modify on /. The server checks more.
+// work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/disks/lvm
 func (c *Client) CreateLVMVolumeGroup(ctx context.Context, p CreateLVMVolumeGroupParams) (UPID, error) {
@@ -223,7 +223,7 @@ type DeleteLVMVolumeGroupParams struct {
 }
 
 // DeleteLVMVolumeGroup calls DELETE /nodes/{node}/disks/lvm/{name}. The result names the task that
-// does the work. Needs Sys.Modify on /. The server checks more.
+// does the work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/disks/lvm/{name}
 func (c *Client) DeleteLVMVolumeGroup(ctx context.Context, p DeleteLVMVolumeGroupParams) (UPID, error) {
@@ -267,7 +267,7 @@ type CreateLVMThinPoolParams struct {
 }
 
 // CreateLVMThinPool calls POST /nodes/{node}/disks/lvmthin. The result names the task that does the
-// work. Needs Sys.Modify on /. The server checks more.
+// work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/disks/lvmthin
 func (c *Client) CreateLVMThinPool(ctx context.Context, p CreateLVMThinPoolParams) (UPID, error) {
@@ -286,7 +286,7 @@ type DeleteLVMThinPoolParams struct {
 }
 
 // DeleteLVMThinPool calls DELETE /nodes/{node}/disks/lvmthin/{name}. The result names the task that
-// does the work. Needs Sys.Modify on /. The server checks more.
+// does the work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/disks/lvmthin/{name}
 func (c *Client) DeleteLVMThinPool(ctx context.Context, p DeleteLVMThinPoolParams) (UPID, error) {
@@ -393,7 +393,7 @@ type CreateZFSPoolParams struct {
 }
 
 // CreateZFSPool calls POST /nodes/{node}/disks/zfs. The result names the task that does the work.
-// Needs Sys.Modify on /. The server checks more.
+// Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/disks/zfs
 func (c *Client) CreateZFSPool(ctx context.Context, p CreateZFSPoolParams) (UPID, error) {
@@ -402,7 +402,7 @@ func (c *Client) CreateZFSPool(ctx context.Context, p CreateZFSPoolParams) (UPID
 	return out, err
 }
 
-// A CreateZFSPoolDraidConfig is a text of keys and values, such as the value of draid-config. It keeps
+// A CreateZFSPoolDraidConfig is the value of draid-config, a text of the form KEY=VALUE…. It keeps
 // the text it was read from.
 type CreateZFSPoolDraidConfig struct {
 	Data   int64 `json:"data"`   // At least 1.
@@ -481,7 +481,7 @@ type DeleteZFSPoolParams struct {
 }
 
 // DeleteZFSPool calls DELETE /nodes/{node}/disks/zfs/{name}. The result names the task that does the
-// work. Needs Sys.Modify on /. The server checks more.
+// work. Needs Sys.Modify on /, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/disks/zfs/{name}
 func (c *Client) DeleteZFSPool(ctx context.Context, p DeleteZFSPoolParams) (UPID, error) {

@@ -17,11 +17,9 @@ type ListContainersParams struct {
 	Node string `json:"node"`
 }
 
-// ListContainers calls GET /nodes/{node}/lxc.
+// ListContainers calls GET /nodes/{node}/lxc. Lists the node's containers.
 //
-// Lists the node's containers.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/lxc
 func (c *Client) ListContainers(ctx context.Context, p ListContainersParams) ([]ContainerListItem, error) {
@@ -109,13 +107,12 @@ type CreateContainerParams struct {
 	Unused             map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
-// CreateContainer calls POST /nodes/{node}/lxc.
-//
-// Creates a container from a template, or restores one from a backup.
+// CreateContainer calls POST /nodes/{node}/lxc. Creates a container from a template, or restores one
+// from a backup.
 //
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, or VM.Allocate on
-// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where restore is given. The server
-// checks more.
+// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where restore is given, and more than
+// the API description states.
 //
 //api:operation POST /nodes/{node}/lxc
 func (c *Client) CreateContainer(ctx context.Context, p CreateContainerParams) (UPID, error) {
@@ -124,8 +121,8 @@ func (c *Client) CreateContainer(ctx context.Context, p CreateContainerParams) (
 	return out, err
 }
 
-// A ContainerDevice is a text of keys and values, such as the value of dev. It keeps the text it was
-// read from.
+// A ContainerDevice is the value of dev0, dev1, …, a text of the form [PATH][,KEY=VALUE…]. It
+// keeps the text it was read from.
 type ContainerDevice struct {
 	DenyWrite *bool   `json:"deny-write,omitempty"` // Default false.
 	GID       *int64  `json:"gid,omitempty"`        // At least 0.
@@ -153,8 +150,8 @@ func (v *ContainerDevice) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerFeatures is a text of keys and values, such as the value of features. It keeps the text
-// it was read from.
+// A ContainerFeatures is the value of features, a text of the form KEY=VALUE…. It keeps the text it
+// was read from.
 type ContainerFeatures struct {
 	ForceRwSys *bool    `json:"force_rw_sys,omitempty"` // Default false.
 	Fuse       *bool    `json:"fuse,omitempty"`         // Default false.
@@ -185,8 +182,8 @@ func (v *ContainerFeatures) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerMountPoint is a text of keys and values, such as the value of mp. It keeps the text it
-// was read from.
+// A ContainerMountPoint is the value of mp0, mp1, …, a text of the form VOLUME[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type ContainerMountPoint struct {
 	MP           string   `json:"mp"`
 	Volume       string   `json:"volume" px:"default"`
@@ -223,8 +220,8 @@ func (v *ContainerMountPoint) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerNet is a text of keys and values, such as the value of net. It keeps the text it was read
-// from.
+// A ContainerNet is the value of net0, net1, …, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type ContainerNet struct {
 	Name        string   `json:"name"`
 	Bridge      *string  `json:"bridge,omitempty"`
@@ -262,8 +259,8 @@ func (v *ContainerNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerRootFS is a text of keys and values, such as the value of rootfs. It keeps the text it
-// was read from.
+// A ContainerRootFS is the value of rootfs, a text of the form VOLUME[,KEY=VALUE…]. It keeps the
+// text it was read from.
 type ContainerRootFS struct {
 	Volume       string   `json:"volume" px:"default"`
 	ACL          *bool    `json:"acl,omitempty"`
@@ -295,8 +292,8 @@ func (v *ContainerRootFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerUnusedVolume is a text of keys and values, such as the value of unused. It keeps the text
-// it was read from.
+// A ContainerUnusedVolume is the value of unused0, unused1, …, a text of the form VOLUME. It keeps
+// the text it was read from.
 type ContainerUnusedVolume struct {
 	Volume string `json:"volume" px:"default"`
 
@@ -322,8 +319,8 @@ func (v *ContainerUnusedVolume) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A GuestStartup is a text of keys and values, such as the value of startup. It keeps the text it was
-// read from.
+// A GuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It keeps the text
+// it was read from.
 type GuestStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
@@ -373,9 +370,7 @@ type DeleteContainerParams struct {
 	Purge                    *bool  `json:"purge,omitempty"` // Default false.
 }
 
-// DeleteContainer calls DELETE /nodes/{node}/lxc/{vmid}.
-//
-// Destroys a container and its volumes.
+// DeleteContainer calls DELETE /nodes/{node}/lxc/{vmid}. Destroys a container and its volumes.
 //
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //
@@ -403,7 +398,7 @@ type CloneContainerParams struct {
 
 // CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone. The result names the task that does the
 // work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on /vms/{newid}, or VM.Allocate on
-// /pool/{pool} where pool is given). The server checks more.
+// /pool/{pool} where pool is given), and more than the API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/clone
 func (c *Client) CloneContainer(ctx context.Context, p CloneContainerParams) (UPID, error) {
@@ -515,8 +510,8 @@ type UpdateContainerConfigParams struct {
 }
 
 // UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config. Needs VM.Config.Disk,
-// VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on /vms/{vmid}. The server
-// checks more.
+// VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on /vms/{vmid}, and more
+// than the API description states.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/config
 func (c *Client) UpdateContainerConfig(ctx context.Context, p UpdateContainerConfigParams) error {
@@ -1240,7 +1235,7 @@ type MoveContainerVolumeParams struct {
 }
 
 // MoveContainerVolume calls POST /nodes/{node}/lxc/{vmid}/move_volume. The result names the task that
-// does the work. Needs VM.Config.Disk on /vms/{vmid}. The server checks more.
+// does the work. Needs VM.Config.Disk on /vms/{vmid}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/move_volume
 func (c *Client) MoveContainerVolume(ctx context.Context, p MoveContainerVolumeParams) (UPID, error) {
@@ -1258,7 +1253,7 @@ type CreateContainerMigrationTunnelParams struct {
 }
 
 // CreateContainerMigrationTunnel calls POST /nodes/{node}/lxc/{vmid}/mtunnel. Needs VM.Allocate on
-// /vms/{vmid} and Sys.Incoming on /. The server checks more.
+// /vms/{vmid} and Sys.Incoming on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/mtunnel
 func (c *Client) CreateContainerMigrationTunnel(ctx context.Context, p CreateContainerMigrationTunnelParams) (*MigrationTunnel, error) {
@@ -1285,8 +1280,7 @@ type GetContainerMigrationTunnelWebSocketParams struct {
 }
 
 // GetContainerMigrationTunnelWebSocket calls GET /nodes/{node}/lxc/{vmid}/mtunnelwebsocket. The caller
-// closes the connection. Open to every authenticated user, within limits that the server checks
-// itself.
+// closes the connection. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/mtunnelwebsocket
 func (c *Client) GetContainerMigrationTunnelWebSocket(ctx context.Context, p GetContainerMigrationTunnelWebSocketParams) (net.Conn, error) {
@@ -1343,8 +1337,8 @@ func (c *Client) RemoteMigrateContainer(ctx context.Context, p RemoteMigrateCont
 	return out, err
 }
 
-// A RemoteEndpoint is a text of keys and values, such as the value of target-endpoint. It keeps the
-// text it was read from.
+// A RemoteEndpoint is the value of target-endpoint, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type RemoteEndpoint struct {
 	APIToken    string  `json:"apitoken"`
 	Host        string  `json:"host"`
@@ -1830,7 +1824,7 @@ type ConvertContainerToTemplateParams struct {
 }
 
 // ConvertContainerToTemplate calls POST /nodes/{node}/lxc/{vmid}/template. Needs VM.Allocate on
-// /vms/{vmid}. The server checks more.
+// /vms/{vmid}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/template
 func (c *Client) ConvertContainerToTemplate(ctx context.Context, p ConvertContainerToTemplateParams) error {
@@ -1903,7 +1897,7 @@ type GetContainerVNCWebSocketParams struct {
 }
 
 // GetContainerVNCWebSocket calls GET /nodes/{node}/lxc/{vmid}/vncwebsocket. The caller closes the
-// connection. Needs VM.Console on /vms/{vmid}. The server checks more.
+// connection. Needs VM.Console on /vms/{vmid}, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/vncwebsocket
 func (c *Client) GetContainerVNCWebSocket(ctx context.Context, p GetContainerVNCWebSocketParams) (net.Conn, error) {

@@ -134,9 +134,8 @@ type ReloadNodeNetworkParams struct {
 	RegenerateFRR *bool  `json:"regenerate-frr,omitempty"` // Default false. Since 9.1.
 }
 
-// ReloadNodeNetwork calls PUT /nodes/{node}/network.
-//
-// Makes pending changes of the node's network take effect.
+// ReloadNodeNetwork calls PUT /nodes/{node}/network. Makes pending changes of the node's network take
+// effect.
 //
 // The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
@@ -152,9 +151,8 @@ type RevertNodeNetworkParams struct {
 	Node string `json:"node"`
 }
 
-// RevertNodeNetwork calls DELETE /nodes/{node}/network.
-//
-// Discards pending changes of the node's network.
+// RevertNodeNetwork calls DELETE /nodes/{node}/network. Discards pending changes of the node's
+// network.
 //
 // Needs Sys.Modify on /nodes/{node}.
 //

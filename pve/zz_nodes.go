@@ -12,9 +12,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListNodes calls GET /nodes.
-//
-// Lists the cluster's nodes, with their load.
+// ListNodes calls GET /nodes. Lists the cluster's nodes, with their load.
 //
 // Open to every authenticated user.
 //
@@ -165,8 +163,8 @@ type ListNodeCapabilitiesQemuCPUParams struct {
 	Arch *string `json:"arch,omitempty"` // One of x86_64, aarch64. Since 9.1.
 }
 
-// ListNodeCapabilitiesQemuCPU calls GET /nodes/{node}/capabilities/qemu/cpu. Open to every
-// authenticated user, within limits that the server checks itself.
+// ListNodeCapabilitiesQemuCPU calls GET /nodes/{node}/capabilities/qemu/cpu. Needs a login, and more
+// than the API description states.
 //
 //api:operation GET /nodes/{node}/capabilities/qemu/cpu
 func (c *Client) ListNodeCapabilitiesQemuCPU(ctx context.Context, p ListNodeCapabilitiesQemuCPUParams) ([]NodeCapabilitiesQemuCPUListItem, error) {
@@ -270,7 +268,7 @@ func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*Nod
 	return out, nil
 }
 
-// A NodeACME is a text of keys and values, such as the value of acme. It keeps the text it was read
+// A NodeACME is the value of acme, a text of the form KEY=VALUE…. It keeps the text it was read
 // from.
 type NodeACME struct {
 	Account *string  `json:"account,omitempty"` // Default default.
@@ -296,8 +294,8 @@ func (v *NodeACME) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A NodeACMEDomain is a text of keys and values, such as the value of acmedomain. It keeps the text it
-// was read from.
+// A NodeACMEDomain is the value of acmedomain0, acmedomain1, …, a text of the form
+// DOMAIN[,KEY=VALUE…]. It keeps the text it was read from.
 type NodeACMEDomain struct {
 	Domain string  `json:"domain" px:"default"`
 	Alias  *string `json:"alias,omitempty"`
@@ -337,8 +335,8 @@ type NodeConfig struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A NodeWakeOnLAN is a text of keys and values, such as the value of wakeonlan. It keeps the text it
-// was read from.
+// A NodeWakeOnLAN is the value of wakeonlan, a text of the form MAC[,KEY=VALUE…]. It keeps the text
+// it was read from.
 type NodeWakeOnLAN struct {
 	MAC              string  `json:"mac" px:"default"` // A MAC address.
 	BindInterface    *string `json:"bind-interface,omitempty"`
@@ -431,9 +429,8 @@ type ExecuteNodeCommandsParams struct {
 	Commands string `json:"commands"`
 }
 
-// ExecuteNodeCommands calls POST /nodes/{node}/execute.
-//
-// Makes several calls of the API in order, in one request.
+// ExecuteNodeCommands calls POST /nodes/{node}/execute. Makes several calls of the API in order, in
+// one request.
 //
 // Needs root@pam.
 //
@@ -657,7 +654,7 @@ type MigrateAllGuestsParams struct {
 }
 
 // MigrateAllGuests calls POST /nodes/{node}/migrateall. The result names the task that does the work.
-// Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}. The server checks more.
+// Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/migrateall
 func (c *Client) MigrateAllGuests(ctx context.Context, p MigrateAllGuestsParams) (UPID, error) {
@@ -740,8 +737,8 @@ type ListNodeReplicationsParams struct {
 	Guest *int64 `json:"guest,omitempty"` // 100 to 999999999.
 }
 
-// ListNodeReplications calls GET /nodes/{node}/replication. Open to every authenticated user, within
-// limits that the server checks itself.
+// ListNodeReplications calls GET /nodes/{node}/replication. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /nodes/{node}/replication
 func (c *Client) ListNodeReplications(ctx context.Context, p ListNodeReplicationsParams) ([]NodeReplication, error) {
@@ -805,8 +802,8 @@ type ListNodeReplicationLogParams struct {
 	Start *int64 `json:"start,omitempty"` // At least 0.
 }
 
-// ListNodeReplicationLog calls GET /nodes/{node}/replication/{id}/log. Open to every authenticated
-// user, within limits that the server checks itself.
+// ListNodeReplicationLog calls GET /nodes/{node}/replication/{id}/log. Needs a login, and more than
+// the API description states.
 //
 //api:operation GET /nodes/{node}/replication/{id}/log
 func (c *Client) ListNodeReplicationLog(ctx context.Context, p ListNodeReplicationLogParams) ([]LogLine, error) {
@@ -822,8 +819,7 @@ type ScheduleNodeReplicationNowParams struct {
 }
 
 // ScheduleNodeReplicationNow calls POST /nodes/{node}/replication/{id}/schedule_now. The result names
-// the task that does the work. Open to every authenticated user, within limits that the server checks
-// itself.
+// the task that does the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/replication/{id}/schedule_now
 func (c *Client) ScheduleNodeReplicationNow(ctx context.Context, p ScheduleNodeReplicationNowParams) (UPID, error) {
@@ -838,8 +834,8 @@ type GetNodeReplicationStatusParams struct {
 	ID   string `json:"id"`
 }
 
-// GetNodeReplicationStatus calls GET /nodes/{node}/replication/{id}/status. Open to every
-// authenticated user, within limits that the server checks itself.
+// GetNodeReplicationStatus calls GET /nodes/{node}/replication/{id}/status. Needs a login, and more
+// than the API description states.
 //
 //api:operation GET /nodes/{node}/replication/{id}/status
 func (c *Client) GetNodeReplicationStatus(ctx context.Context, p GetNodeReplicationStatusParams) (*NodeReplication, error) {
@@ -953,7 +949,7 @@ type StartAllGuestsParams struct {
 }
 
 // StartAllGuests calls POST /nodes/{node}/startall. The result names the task that does the work.
-// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
+// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/startall
 func (c *Client) StartAllGuests(ctx context.Context, p StartAllGuestsParams) (UPID, error) {
@@ -1074,9 +1070,7 @@ type RebootOrShutdownNodeParams struct {
 	Command string `json:"command"` // One of reboot, shutdown.
 }
 
-// RebootOrShutdownNode calls POST /nodes/{node}/status.
-//
-// Reboots or shuts down the node.
+// RebootOrShutdownNode calls POST /nodes/{node}/status. Reboots or shuts down the node.
 //
 // Needs Sys.PowerMgmt on /nodes/{node}.
 //
@@ -1095,7 +1089,7 @@ type StopAllGuestsParams struct {
 }
 
 // StopAllGuests calls POST /nodes/{node}/stopall. The result names the task that does the work. Needs
-// VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
+// VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/stopall
 func (c *Client) StopAllGuests(ctx context.Context, p StopAllGuestsParams) (UPID, error) {
@@ -1182,7 +1176,7 @@ type SuspendAllGuestsParams struct {
 }
 
 // SuspendAllGuests calls POST /nodes/{node}/suspendall. The result names the task that does the work.
-// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}. The server checks more.
+// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/suspendall
 func (c *Client) SuspendAllGuests(ctx context.Context, p SuspendAllGuestsParams) (UPID, error) {
@@ -1208,6 +1202,143 @@ func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]
 	var out []LogLine
 	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/syslog", &p, &out)
 	return out, err
+}
+
+// ListTasksParams are the parameters of [Client.ListTasks].
+type ListTasksParams struct {
+	Node         string   `json:"node"`
+	Errors       *bool    `json:"errors,omitempty"` // Default false.
+	Limit        *int64   `json:"limit,omitempty"`  // At least 0. Default 50.
+	Since        *int64   `json:"since,omitempty"`
+	Source       *string  `json:"source,omitempty"` // One of archive, active, all. Default archive.
+	Start        *int64   `json:"start,omitempty"`  // At least 0. Default 0.
+	StatusFilter []string `json:"statusfilter,omitempty" px:"list"`
+	TypeFilter   *string  `json:"typefilter,omitempty"`
+	Until        *int64   `json:"until,omitempty"`
+	UserFilter   *string  `json:"userfilter,omitempty"`
+	VMID         *int64   `json:"vmid,omitempty"` // 100 to 999999999.
+}
+
+// ListTasks calls GET /nodes/{node}/tasks. Lists the node's tasks, the newest first.
+//
+// Needs a login, and more than the API description states.
+//
+//api:operation GET /nodes/{node}/tasks
+func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
+	var out []TaskListItem
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks", &p, &out)
+	return out, err
+}
+
+// TaskListItem is an element of the result of [Client.ListTasks].
+type TaskListItem struct {
+	ID        string  `json:"id"`
+	Node      string  `json:"node"`
+	PID       int64   `json:"pid"`
+	PStart    int64   `json:"pstart"`
+	StartTime int64   `json:"starttime"` // Seconds since 1970.
+	Type      string  `json:"type"`
+	UPID      UPID    `json:"upid"`
+	User      string  `json:"user"`
+	EndTime   *int64  `json:"endtime,omitempty"` // Seconds since 1970.
+	Saved     *bool   `json:"saved,omitempty"`
+	Status    *string `json:"status,omitempty"`
+	TokenID   *string `json:"tokenid,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// GetTaskIndexParams are the parameters of [Client.GetTaskIndex].
+type GetTaskIndexParams struct {
+	Node string `json:"node"`
+	UPID UPID   `json:"upid"`
+}
+
+// GetTaskIndex calls GET /nodes/{node}/tasks/{upid}. Open to every authenticated user.
+//
+//api:operation GET /nodes/{node}/tasks/{upid}
+func (c *Client) GetTaskIndex(ctx context.Context, p GetTaskIndexParams) ([]TaskIndex, error) {
+	var out []TaskIndex
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}", &p, &out)
+	return out, err
+}
+
+// TaskIndex is an element of the result of [Client.GetTaskIndex].
+type TaskIndex struct {
+	Name string `json:"name"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
+}
+
+// StopTaskParams are the parameters of [Client.StopTask].
+type StopTaskParams struct {
+	Node string `json:"node"`
+	UPID UPID   `json:"upid"`
+}
+
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Stops a task.
+//
+// Needs a login, and more than the API description states.
+//
+//api:operation DELETE /nodes/{node}/tasks/{upid}
+func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
+	return c.rest.Call(ctx, http.MethodDelete, "/nodes/{node}/tasks/{upid}", &p, nil)
+}
+
+// ListTaskLogParams are the parameters of [Client.ListTaskLog].
+type ListTaskLogParams struct {
+	Node  string `json:"node"`
+	UPID  UPID   `json:"upid"`
+	Limit *int64 `json:"limit,omitempty"` // At least 0. Default 50.
+	Start *int64 `json:"start,omitempty"` // At least 0. Default 0.
+}
+
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
+//
+// Needs a login, and more than the API description states.
+//
+//api:operation GET /nodes/{node}/tasks/{upid}/log
+func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]LogLine, error) {
+	var out []LogLine
+	err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/log", &p, &out)
+	return out, err
+}
+
+// GetTaskStatusParams are the parameters of [Client.GetTaskStatus].
+type GetTaskStatusParams struct {
+	Node string `json:"node"`
+	UPID UPID   `json:"upid"`
+}
+
+// GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Tells whether a task runs and how it
+// ended; see [Client.WaitTask].
+//
+// Needs a login, and more than the API description states.
+//
+//api:operation GET /nodes/{node}/tasks/{upid}/status
+func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
+	out := new(TaskStatus)
+	if err := c.rest.Call(ctx, http.MethodGet, "/nodes/{node}/tasks/{upid}/status", &p, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// TaskStatus is the result of [Client.GetTaskStatus].
+type TaskStatus struct {
+	ID         string  `json:"id"`
+	Node       string  `json:"node"`
+	PID        int64   `json:"pid"`
+	PStart     int64   `json:"pstart"`
+	StartTime  int64   `json:"starttime"`
+	Status     string  `json:"status"` // One of running, stopped.
+	Type       string  `json:"type"`
+	UPID       UPID    `json:"upid"`
+	User       string  `json:"user"`
+	ExitStatus *string `json:"exitstatus,omitempty"`
+	TokenID    *string `json:"tokenid,omitempty"`
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // CreateNodeTermProxyParams are the parameters of [Client.CreateNodeTermProxy].
@@ -1318,7 +1449,7 @@ type GetNodeVNCWebSocketParams struct {
 }
 
 // GetNodeVNCWebSocket calls GET /nodes/{node}/vncwebsocket. The caller closes the connection. Needs
-// Sys.Console on /nodes/{node}. The server checks more.
+// Sys.Console on /nodes/{node}, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/vncwebsocket
 func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketParams) (net.Conn, error) {
@@ -1362,12 +1493,10 @@ type CreateBackupParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// CreateBackup calls POST /nodes/{node}/vzdump.
+// CreateBackup calls POST /nodes/{node}/vzdump. Backs guests up now.
 //
-// Backs guests up now.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs a login, and more than the API description
+// states.
 //
 //api:operation POST /nodes/{node}/vzdump
 func (c *Client) CreateBackup(ctx context.Context, p CreateBackupParams) (UPID, error) {
@@ -1382,8 +1511,8 @@ type GetBackupDefaultsParams struct {
 	Storage *string `json:"storage,omitempty"`
 }
 
-// GetBackupDefaults calls GET /nodes/{node}/vzdump/defaults. Open to every authenticated user, within
-// limits that the server checks itself.
+// GetBackupDefaults calls GET /nodes/{node}/vzdump/defaults. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /nodes/{node}/vzdump/defaults
 func (c *Client) GetBackupDefaults(ctx context.Context, p GetBackupDefaultsParams) (*BackupDefaults, error) {
@@ -1435,8 +1564,8 @@ type ExtractBackupConfigParams struct {
 	Volume string `json:"volume"`
 }
 
-// ExtractBackupConfig calls GET /nodes/{node}/vzdump/extractconfig. Open to every authenticated user,
-// within limits that the server checks itself.
+// ExtractBackupConfig calls GET /nodes/{node}/vzdump/extractconfig. Needs a login, and more than the
+// API description states.
 //
 //api:operation GET /nodes/{node}/vzdump/extractconfig
 func (c *Client) ExtractBackupConfig(ctx context.Context, p ExtractBackupConfigParams) (string, error) {
@@ -1450,9 +1579,7 @@ type WakeNodeParams struct {
 	Node string `json:"node"`
 }
 
-// WakeNode calls POST /nodes/{node}/wakeonlan.
-//
-// Wakes another node and returns its MAC address.
+// WakeNode calls POST /nodes/{node}/wakeonlan. Wakes another node and returns its MAC address.
 //
 // Needs Sys.PowerMgmt on /nodes/{node}.
 //

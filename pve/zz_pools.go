@@ -15,8 +15,7 @@ type ListPoolsParams struct {
 	Type   *string `json:"type,omitempty"` // One of qemu, lxc, storage. Needs poolid as well.
 }
 
-// ListPools calls GET /pools. Open to every authenticated user, within limits that the server checks
-// itself.
+// ListPools calls GET /pools. Needs a login, and more than the API description states.
 //
 //api:operation GET /pools
 func (c *Client) ListPools(ctx context.Context, p ListPoolsParams) ([]PoolListItem, error) {
@@ -98,7 +97,8 @@ type UpdatePoolParams struct {
 	VMs       []string `json:"vms,omitempty" px:"list"`
 }
 
-// UpdatePool calls PUT /pools. Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// UpdatePool calls PUT /pools. Needs Pool.Allocate on /pool/{poolid}, and more than the API
+// description states.
 //
 //api:operation PUT /pools
 func (c *Client) UpdatePool(ctx context.Context, p UpdatePoolParams) error {
@@ -110,7 +110,8 @@ type DeletePoolParams struct {
 	PoolID string `json:"poolid"`
 }
 
-// DeletePool calls DELETE /pools. Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// DeletePool calls DELETE /pools. Needs Pool.Allocate on /pool/{poolid}, and more than the API
+// description states.
 //
 //api:operation DELETE /pools
 func (c *Client) DeletePool(ctx context.Context, p DeletePoolParams) error {
@@ -151,11 +152,10 @@ type UpdatePoolDeprecatedParams struct {
 	VMs       []string `json:"vms,omitempty" px:"list"`
 }
 
-// UpdatePoolDeprecated calls PUT /pools/{poolid}.
+// UpdatePoolDeprecated calls PUT /pools/{poolid}. Is the old way to change a pool, without nested
+// pools; see [Client.UpdatePool].
 //
-// Is the old way to change a pool, without nested pools; see [Client.UpdatePool].
-//
-// Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// Needs Pool.Allocate on /pool/{poolid}, and more than the API description states.
 //
 //api:operation PUT /pools/{poolid}
 func (c *Client) UpdatePoolDeprecated(ctx context.Context, p UpdatePoolDeprecatedParams) error {
@@ -167,11 +167,10 @@ type DeletePoolDeprecatedParams struct {
 	PoolID string `json:"poolid"`
 }
 
-// DeletePoolDeprecated calls DELETE /pools/{poolid}.
+// DeletePoolDeprecated calls DELETE /pools/{poolid}. Is the old way to delete a pool, without nested
+// pools; see [Client.DeletePool].
 //
-// Is the old way to delete a pool, without nested pools; see [Client.DeletePool].
-//
-// Needs Pool.Allocate on /pool/{poolid}. The server checks more.
+// Needs Pool.Allocate on /pool/{poolid}, and more than the API description states.
 //
 //api:operation DELETE /pools/{poolid}
 func (c *Client) DeletePoolDeprecated(ctx context.Context, p DeletePoolDeprecatedParams) error {

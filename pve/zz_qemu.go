@@ -18,11 +18,9 @@ type ListVMsParams struct {
 	Full *bool  `json:"full,omitempty"`
 }
 
-// ListVMs calls GET /nodes/{node}/qemu.
+// ListVMs calls GET /nodes/{node}/qemu. Lists the node's virtual machines.
 //
-// Lists the node's virtual machines.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/qemu
 func (c *Client) ListVMs(ctx context.Context, p ListVMsParams) ([]VMListItem, error) {
@@ -169,13 +167,11 @@ type CreateVMParams struct {
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 
-// CreateVM calls POST /nodes/{node}/qemu.
-//
-// Creates a virtual machine, or restores one from a backup.
+// CreateVM calls POST /nodes/{node}/qemu. Creates a virtual machine, or restores one from a backup.
 //
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, or VM.Allocate on
-// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where archive is given. The server
-// checks more.
+// /pool/{pool} where pool is given, or VM.Backup on /vms/{vmid} where archive is given, and more than
+// the API description states.
 //
 //api:operation POST /nodes/{node}/qemu
 func (c *Client) CreateVM(ctx context.Context, p CreateVMParams) (UPID, error) {
@@ -184,8 +180,8 @@ func (c *Client) CreateVM(ctx context.Context, p CreateVMParams) (UPID, error) {
 	return out, err
 }
 
-// A VMAMDSEV is a text of keys and values, such as the value of amd-sev. It keeps the text it was read
-// from.
+// A VMAMDSEV is the value of amd-sev, a text of the form TYPE[,KEY=VALUE…]. It keeps the text it was
+// read from.
 type VMAMDSEV struct {
 	Type         string `json:"type" px:"default"`
 	AllowSMT     *bool  `json:"allow-smt,omitempty"`
@@ -213,8 +209,8 @@ func (v *VMAMDSEV) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMAgentConfig is a text of keys and values, such as the value of agent. It keeps the text it was
-// read from.
+// A VMAgentConfig is the value of agent, a text of the form ENABLED[,KEY=VALUE…]. It keeps the text
+// it was read from.
 type VMAgentConfig struct {
 	Enabled           bool    `json:"enabled" px:"default"`                                              // Default false.
 	FSTrimClonedDisks *bool   `json:"fstrim_cloned_disks,omitempty"`                                     // Default false.
@@ -241,7 +237,7 @@ func (v *VMAgentConfig) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMAudio is a text of keys and values, such as the value of audio0. It keeps the text it was read
+// A VMAudio is the value of audio0, a text of the form KEY=VALUE…. It keeps the text it was read
 // from.
 type VMAudio struct {
 	Device string  `json:"device"`           // One of ich9-intel-hda, intel-hda, AC97.
@@ -267,8 +263,8 @@ func (v *VMAudio) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMBoot is a text of keys and values, such as the value of boot. It keeps the text it was read
-// from.
+// A VMBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. It keeps the text it was
+// read from.
 type VMBoot struct {
 	Legacy *string  `json:"legacy,omitempty" px:"default"`
 	Order  []string `json:"order,omitempty" px:"list=;"`
@@ -293,7 +289,7 @@ func (v *VMBoot) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMCICustom is a text of keys and values, such as the value of cicustom. It keeps the text it was
+// A VMCICustom is the value of cicustom, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type VMCICustom struct {
 	Meta    *string `json:"meta,omitempty"`
@@ -321,7 +317,8 @@ func (v *VMCICustom) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMCPU is a text of keys and values, such as the value of cpu. It keeps the text it was read from.
+// A VMCPU is the value of cpu, a text of the form [CPUTYPE][,KEY=VALUE…]. It keeps the text it was
+// read from.
 type VMCPU struct {
 	CPUType       *string  `json:"cputype,omitempty" px:"default"`
 	Flags         []string `json:"flags,omitempty" px:"list=;"`
@@ -352,7 +349,8 @@ func (v *VMCPU) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMDisk is a text of keys and values, such as the value of ide. It keeps the text it was read from.
+// A VMDisk is the value of ide0…, sata0…, scsi0… and virtio0…, a text of the form
+// FILE[,KEY=VALUE…]. It keeps the text it was read from.
 type VMDisk struct {
 	File            string   `json:"file" px:"default,alias=volume"`
 	AIO             *string  `json:"aio,omitempty"` // One of native, threads, io_uring.
@@ -421,8 +419,8 @@ func (v *VMDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMEFIDisk is a text of keys and values, such as the value of efidisk0. It keeps the text it was
-// read from.
+// A VMEFIDisk is the value of efidisk0, a text of the form FILE[,KEY=VALUE…]. It keeps the text it
+// was read from.
 type VMEFIDisk struct {
 	File            string  `json:"file" px:"default,alias=volume"`
 	EFIType         *string `json:"efitype,omitempty"` // One of 2m, 4m. Default 2m.
@@ -452,8 +450,8 @@ func (v *VMEFIDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMHostPCI is a text of keys and values, such as the value of hostpci. It keeps the text it was
-// read from.
+// A VMHostPCI is the value of hostpci0, hostpci1, …, a text of the form HOST[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type VMHostPCI struct {
 	DeviceID    *string  `json:"device-id,omitempty"`
 	Driver      *string  `json:"driver,omitempty"` // One of vfio, keep.
@@ -489,8 +487,8 @@ func (v *VMHostPCI) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMIPConfig is a text of keys and values, such as the value of ipconfig. It keeps the text it was
-// read from.
+// A VMIPConfig is the value of ipconfig0, ipconfig1, …, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type VMIPConfig struct {
 	Gw  *string `json:"gw,omitempty"`
 	Gw6 *string `json:"gw6,omitempty"`
@@ -517,8 +515,8 @@ func (v *VMIPConfig) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMIVShMem is a text of keys and values, such as the value of ivshmem. It keeps the text it was
-// read from.
+// A VMIVShMem is the value of ivshmem, a text of the form KEY=VALUE…. It keeps the text it was read
+// from.
 type VMIVShMem struct {
 	Size int64   `json:"size"` // At least 1.
 	Name *string `json:"name,omitempty"`
@@ -543,8 +541,8 @@ func (v *VMIVShMem) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMIntelTDX is a text of keys and values, such as the value of intel-tdx. It keeps the text it was
-// read from.
+// A VMIntelTDX is the value of intel-tdx, a text of the form TYPE[,KEY=VALUE…]. It keeps the text it
+// was read from.
 type VMIntelTDX struct {
 	Attestation bool   `json:"attestation"`
 	Type        string `json:"type" px:"default"`
@@ -571,8 +569,8 @@ func (v *VMIntelTDX) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMMachine is a text of keys and values, such as the value of machine. It keeps the text it was
-// read from.
+// A VMMachine is the value of machine or runningmachine, a text of the form [TYPE][,KEY=VALUE…]. It
+// keeps the text it was read from.
 type VMMachine struct {
 	AwBits   *float64 `json:"aw-bits,omitempty"` // 32 to 64.
 	EnableS3 *bool    `json:"enable-s3,omitempty"`
@@ -600,8 +598,7 @@ func (v *VMMachine) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMMemory is a text of keys and values, such as the value of memory. It keeps the text it was read
-// from.
+// A VMMemory is the value of memory, a text of the form CURRENT. It keeps the text it was read from.
 type VMMemory struct {
 	Current int64 `json:"current" px:"default"` // At least 16. Default 512.
 
@@ -625,8 +622,8 @@ func (v *VMMemory) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMNUMANode is a text of keys and values, such as the value of numa. It keeps the text it was read
-// from.
+// A VMNUMANode is the value of numa0, numa1, …, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type VMNUMANode struct {
 	CPUs      []string `json:"cpus" px:"list=;"`
 	HostNodes []string `json:"hostnodes,omitempty" px:"list=;"`
@@ -653,7 +650,8 @@ func (v *VMNUMANode) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMNet is a text of keys and values, such as the value of net. It keeps the text it was read from.
+// A VMNet is the value of net0, net1, …, a text of the form MODEL[=MACADDR][,KEY=VALUE…]. It keeps
+// the text it was read from.
 type VMNet struct {
 	// One of e1000, e1000-82540em, e1000-82544gc, e1000-82545em, e1000e, i82551, i82557b,
 	// i82559er, ne2k_isa, ne2k_pci, pcnet, rtl8139, virtio, vmxnet3.
@@ -688,7 +686,8 @@ func (v *VMNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMRNG is a text of keys and values, such as the value of rng0. It keeps the text it was read from.
+// A VMRNG is the value of rng0, a text of the form SOURCE[,KEY=VALUE…]. It keeps the text it was
+// read from.
 type VMRNG struct {
 	Source   string `json:"source" px:"default"` // One of /dev/urandom, /dev/random, /dev/hwrng.
 	MaxBytes *int64 `json:"max_bytes,omitempty"`
@@ -714,7 +713,7 @@ func (v *VMRNG) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMSMBIOS is a text of keys and values, such as the value of smbios1. It keeps the text it was read
+// A VMSMBIOS is the value of smbios1, a text of the form KEY=VALUE…. It keeps the text it was read
 // from.
 type VMSMBIOS struct {
 	Base64       *bool   `json:"base64,omitempty"`
@@ -746,8 +745,8 @@ func (v *VMSMBIOS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMSpiceEnhancements is a text of keys and values, such as the value of spice_enhancements. It
-// keeps the text it was read from.
+// A VMSpiceEnhancements is the value of spice_enhancements, a text of the form KEY=VALUE…. It keeps
+// the text it was read from.
 type VMSpiceEnhancements struct {
 	FolderSharing  *bool   `json:"foldersharing,omitempty"`  // Default false.
 	VideoStreaming *string `json:"videostreaming,omitempty"` // One of off, all, filter. Default off.
@@ -774,8 +773,8 @@ func (v *VMSpiceEnhancements) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMTPMState is a text of keys and values, such as the value of tpmstate0. It keeps the text it was
-// read from.
+// A VMTPMState is the value of tpmstate0, a text of the form FILE[,KEY=VALUE…]. It keeps the text it
+// was read from.
 type VMTPMState struct {
 	File       string  `json:"file" px:"default,alias=volume"`
 	Format     *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
@@ -803,7 +802,8 @@ func (v *VMTPMState) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMUSB is a text of keys and values, such as the value of usb. It keeps the text it was read from.
+// A VMUSB is the value of usb0, usb1, …, a text of the form [HOST][,KEY=VALUE…]. It keeps the text
+// it was read from.
 type VMUSB struct {
 	Host    *string `json:"host,omitempty" px:"default"`
 	Mapping *string `json:"mapping,omitempty"`
@@ -829,8 +829,8 @@ func (v *VMUSB) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMUnusedDisk is a text of keys and values, such as the value of unused. It keeps the text it was
-// read from.
+// A VMUnusedDisk is the value of unused0, unused1, …, a text of the form FILE. It keeps the text it
+// was read from.
 type VMUnusedDisk struct {
 	File string `json:"file" px:"default,alias=volume"`
 
@@ -854,7 +854,8 @@ func (v *VMUnusedDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMVGA is a text of keys and values, such as the value of vga. It keeps the text it was read from.
+// A VMVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. It keeps the text it was read
+// from.
 type VMVGA struct {
 	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
 	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
@@ -882,8 +883,8 @@ func (v *VMVGA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMVirtIOFS is a text of keys and values, such as the value of virtiofs. It keeps the text it was
-// read from.
+// A VMVirtIOFS is the value of virtiofs0, virtiofs1, …, a text of the form DIRID[,KEY=VALUE…]. It
+// keeps the text it was read from.
 type VMVirtIOFS struct {
 	Dirid       string  `json:"dirid" px:"default"`
 	Cache       *string `json:"cache,omitempty"`        // One of auto, always, metadata, never. Default auto.
@@ -911,8 +912,8 @@ func (v *VMVirtIOFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMWatchdog is a text of keys and values, such as the value of watchdog. It keeps the text it was
-// read from.
+// A VMWatchdog is the value of watchdog, a text of the form [MODEL][,KEY=VALUE…]. It keeps the text
+// it was read from.
 type VMWatchdog struct {
 	Action *string `json:"action,omitempty"`
 	Model  *string `json:"model,omitempty" px:"default"` // One of i6300esb, ib700.
@@ -961,9 +962,7 @@ type DeleteVMParams struct {
 	SkipLock                 *bool  `json:"skiplock,omitempty"`
 }
 
-// DeleteVM calls DELETE /nodes/{node}/qemu/{vmid}.
-//
-// Destroys a virtual machine and its disks.
+// DeleteVM calls DELETE /nodes/{node}/qemu/{vmid}. Destroys a virtual machine and its disks.
 //
 // The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //
@@ -990,12 +989,12 @@ type CloneVMParams struct {
 	Target      *string `json:"target,omitempty"`
 }
 
-// CloneVM calls POST /nodes/{node}/qemu/{vmid}/clone.
-//
-// Copies a machine or a template, in full or linked to the template's disks.
+// CloneVM calls POST /nodes/{node}/qemu/{vmid}/clone. Copies a machine or a template, in full or
+// linked to the template's disks.
 //
 // The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
-// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given). The server checks more.
+// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given), and more than the API description
+// states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/clone
 func (c *Client) CloneVM(ctx context.Context, p CloneVMParams) (UPID, error) {
@@ -1025,9 +1024,8 @@ type RegenerateVMCloudInitParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// RegenerateVMCloudInit calls PUT /nodes/{node}/qemu/{vmid}/cloudinit.
-//
-// Writes the cloud-init drive anew.
+// RegenerateVMCloudInit calls PUT /nodes/{node}/qemu/{vmid}/cloudinit. Writes the cloud-init drive
+// anew.
 //
 // Needs VM.Config.Cloudinit on /vms/{vmid}.
 //
@@ -1043,9 +1041,8 @@ type DumpVMCloudInitParams struct {
 	Type string `json:"type"` // One of user, network, meta.
 }
 
-// DumpVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit/dump.
-//
-// Shows the cloud-init document of one kind.
+// DumpVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit/dump. Shows the cloud-init document of
+// one kind.
 //
 // Needs VM.Audit on /vms/{vmid}.
 //
@@ -1105,9 +1102,8 @@ type GetVMMigrationPreconditionsParams struct {
 	Target *string `json:"target,omitempty"`
 }
 
-// GetVMMigrationPreconditions calls GET /nodes/{node}/qemu/{vmid}/migrate.
-//
-// Tells what would stand in the way of a migration.
+// GetVMMigrationPreconditions calls GET /nodes/{node}/qemu/{vmid}/migrate. Tells what would stand in
+// the way of a migration.
 //
 // Needs VM.Migrate on /vms/{vmid}.
 //
@@ -1169,9 +1165,7 @@ type MigrateVMParams struct {
 	WithLocalDisks     *bool    `json:"with-local-disks,omitempty"`
 }
 
-// MigrateVM calls POST /nodes/{node}/qemu/{vmid}/migrate.
-//
-// Moves the machine to another node.
+// MigrateVM calls POST /nodes/{node}/qemu/{vmid}/migrate. Moves the machine to another node.
 //
 // The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
 //
@@ -1189,11 +1183,10 @@ type ExecuteVMMonitorCommandParams struct {
 	Command string `json:"command"`
 }
 
-// ExecuteVMMonitorCommand calls POST /nodes/{node}/qemu/{vmid}/monitor.
+// ExecuteVMMonitorCommand calls POST /nodes/{node}/qemu/{vmid}/monitor. Runs a command of QEMU's
+// monitor and returns what it prints.
 //
-// Runs a command of QEMU's monitor and returns what it prints.
-//
-// Needs Sys.Audit or Sys.Modify on /vms/{vmid}. The server checks more.
+// Needs Sys.Audit or Sys.Modify on /vms/{vmid}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/monitor
 func (c *Client) ExecuteVMMonitorCommand(ctx context.Context, p ExecuteVMMonitorCommandParams) (string, error) {
@@ -1291,12 +1284,11 @@ type MoveVMDiskParams struct {
 	TargetVMID *int64  `json:"target-vmid,omitempty"` // 100 to 999999999.
 }
 
-// MoveVMDisk calls POST /nodes/{node}/qemu/{vmid}/move_disk.
+// MoveVMDisk calls POST /nodes/{node}/qemu/{vmid}/move_disk. Moves a disk to another storage or to
+// another machine.
 //
-// Moves a disk to another storage or to another machine.
-//
-// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}. The server checks
-// more.
+// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}, and more than the
+// API description states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/move_disk
 func (c *Client) MoveVMDisk(ctx context.Context, p MoveVMDiskParams) (UPID, error) {
@@ -1314,7 +1306,7 @@ type CreateVMMigrationTunnelParams struct {
 }
 
 // CreateVMMigrationTunnel calls POST /nodes/{node}/qemu/{vmid}/mtunnel. Needs VM.Allocate on
-// /vms/{vmid} and Sys.Incoming on /. The server checks more.
+// /vms/{vmid} and Sys.Incoming on /, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/mtunnel
 func (c *Client) CreateVMMigrationTunnel(ctx context.Context, p CreateVMMigrationTunnelParams) (*MigrationTunnel, error) {
@@ -1334,8 +1326,7 @@ type GetVMMigrationTunnelWebSocketParams struct {
 }
 
 // GetVMMigrationTunnelWebSocket calls GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket. The caller
-// closes the connection. Open to every authenticated user, within limits that the server checks
-// itself.
+// closes the connection. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/mtunnelwebsocket
 func (c *Client) GetVMMigrationTunnelWebSocket(ctx context.Context, p GetVMMigrationTunnelWebSocketParams) (net.Conn, error) {
@@ -1348,9 +1339,8 @@ type ListVMPendingParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMPending calls GET /nodes/{node}/qemu/{vmid}/pending.
-//
-// Lists each option with its value and the one it will have after a restart.
+// ListVMPending calls GET /nodes/{node}/qemu/{vmid}/pending. Lists each option with its value and the
+// one it will have after a restart.
 //
 // Needs VM.Audit on /vms/{vmid}.
 //
@@ -1400,9 +1390,7 @@ type ResizeVMParams struct {
 	SkipLock *bool   `json:"skiplock,omitempty"`
 }
 
-// ResizeVM calls PUT /nodes/{node}/qemu/{vmid}/resize.
-//
-// Makes a disk bigger; disks never shrink.
+// ResizeVM calls PUT /nodes/{node}/qemu/{vmid}/resize. Makes a disk bigger; disks never shrink.
 //
 // The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
 //
@@ -1496,12 +1484,11 @@ type ConvertVMToTemplateParams struct {
 	Disk *string `json:"disk,omitempty"`
 }
 
-// ConvertVMToTemplate calls POST /nodes/{node}/qemu/{vmid}/template.
+// ConvertVMToTemplate calls POST /nodes/{node}/qemu/{vmid}/template. Turns the machine into a
+// template, for good.
 //
-// Turns the machine into a template, for good.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}. The server checks
-// more.
+// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}, and more than the
+// API description states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/template
 func (c *Client) ConvertVMToTemplate(ctx context.Context, p ConvertVMToTemplateParams) (UPID, error) {
@@ -1536,9 +1523,8 @@ type UnlinkVMDisksParams struct {
 	Force  *bool    `json:"force,omitempty"`
 }
 
-// UnlinkVMDisks calls PUT /nodes/{node}/qemu/{vmid}/unlink.
-//
-// Detaches disks, and deletes them with Force.
+// UnlinkVMDisks calls PUT /nodes/{node}/qemu/{vmid}/unlink. Detaches disks, and deletes them with
+// Force.
 //
 // Needs VM.Config.Disk on /vms/{vmid}.
 //
@@ -1555,9 +1541,8 @@ type CreateVMVNCProxyParams struct {
 	WebSocket        *bool  `json:"websocket,omitempty"`
 }
 
-// CreateVMVNCProxy calls POST /nodes/{node}/qemu/{vmid}/vncproxy.
-//
-// Opens a port for one VNC connection; see [Client.GetVMVNCWebSocket].
+// CreateVMVNCProxy calls POST /nodes/{node}/qemu/{vmid}/vncproxy. Opens a port for one VNC connection;
+// see [Client.GetVMVNCWebSocket].
 //
 // Needs VM.Console on /vms/{vmid}.
 //
@@ -1579,7 +1564,7 @@ type GetVMVNCWebSocketParams struct {
 }
 
 // GetVMVNCWebSocket calls GET /nodes/{node}/qemu/{vmid}/vncwebsocket. The caller closes the
-// connection. Needs VM.Console on /vms/{vmid}. The server checks more.
+// connection. Needs VM.Console on /vms/{vmid}, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/vncwebsocket
 func (c *Client) GetVMVNCWebSocket(ctx context.Context, p GetVMVNCWebSocketParams) (net.Conn, error) {

@@ -42,9 +42,8 @@ type ExecuteVMAgentCommandParams struct {
 	Command string `json:"command"`
 }
 
-// ExecuteVMAgentCommand calls POST /nodes/{node}/qemu/{vmid}/agent.
-//
-// Sends the guest agent a command by name; prefer the methods for single commands.
+// ExecuteVMAgentCommand calls POST /nodes/{node}/qemu/{vmid}/agent. Sends the guest agent a command by
+// name; prefer the methods for single commands.
 //
 // The API description does not tell what the result holds. Needs VM.GuestAgent.Unrestricted or
 // VM.GuestAgent.Unrestricted on /vms/{vmid}.
@@ -64,9 +63,8 @@ type VMAgentExecParams struct {
 	InputData *string  `json:"input-data,omitempty"` // At most 65536 characters.
 }
 
-// VMAgentExec calls POST /nodes/{node}/qemu/{vmid}/agent/exec.
-//
-// Starts a program in the guest; see [Client.VMAgentExecStatus].
+// VMAgentExec calls POST /nodes/{node}/qemu/{vmid}/agent/exec. Starts a program in the guest; see
+// [Client.VMAgentExecStatus].
 //
 // Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
@@ -93,9 +91,8 @@ type VMAgentExecStatusParams struct {
 	PID  int64  `json:"pid"`
 }
 
-// VMAgentExecStatus calls GET /nodes/{node}/qemu/{vmid}/agent/exec-status.
-//
-// Tells whether a program in the guest has ended, and what it printed.
+// VMAgentExecStatus calls GET /nodes/{node}/qemu/{vmid}/agent/exec-status. Tells whether a program in
+// the guest has ended, and what it printed.
 //
 // Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //

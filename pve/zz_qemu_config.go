@@ -19,9 +19,8 @@ type GetVMConfigParams struct {
 	Snapshot *string `json:"snapshot,omitempty"` // At most 40 characters.
 }
 
-// GetVMConfig calls GET /nodes/{node}/qemu/{vmid}/config.
-//
-// Reads the configuration, pending changes included unless Current is set.
+// GetVMConfig calls GET /nodes/{node}/qemu/{vmid}/config. Reads the configuration, pending changes
+// included unless Current is set.
 //
 // Needs VM.Audit on /vms/{vmid}.
 //
@@ -133,8 +132,8 @@ type VMConfig struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// A VMConfigMeta is a text of keys and values, such as the value of meta. It keeps the text it was
-// read from.
+// A VMConfigMeta is the value of meta, a text of the form KEY=VALUE…. It keeps the text it was read
+// from.
 type VMConfigMeta struct {
 	CTime        *int64  `json:"ctime,omitempty"` // At least 0.
 	CreationQEMU *string `json:"creation-qemu,omitempty"`
@@ -257,9 +256,8 @@ type UpdateVMConfigAsyncParams struct {
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 
-// UpdateVMConfigAsync calls POST /nodes/{node}/qemu/{vmid}/config.
-//
-// Changes the configuration in a task, for changes that allocate or move disks.
+// UpdateVMConfigAsync calls POST /nodes/{node}/qemu/{vmid}/config. Changes the configuration in a
+// task, for changes that allocate or move disks.
 //
 // The result names the task that does the work. Needs VM.Config.Disk, VM.Config.CDROM, VM.Config.CPU,
 // VM.Config.Memory, VM.Config.Network, VM.Config.HWType, VM.Config.Options or VM.Config.Cloudinit on
@@ -368,9 +366,8 @@ type UpdateVMConfigParams struct {
 	Watchdog          *VMWatchdog          `json:"watchdog,omitempty"`
 }
 
-// UpdateVMConfig calls PUT /nodes/{node}/qemu/{vmid}/config.
-//
-// Changes the configuration and waits for it.
+// UpdateVMConfig calls PUT /nodes/{node}/qemu/{vmid}/config. Changes the configuration and waits for
+// it.
 //
 // Needs VM.Config.Disk, VM.Config.CDROM, VM.Config.CPU, VM.Config.Memory, VM.Config.Network,
 // VM.Config.HWType, VM.Config.Options or VM.Config.Cloudinit on /vms/{vmid}.

@@ -46,9 +46,7 @@ type CreateVMSnapshotParams struct {
 	VMState     *bool   `json:"vmstate,omitempty"`
 }
 
-// CreateVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot.
-//
-// Takes a snapshot.
+// CreateVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot. Takes a snapshot.
 //
 // The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
@@ -144,9 +142,8 @@ type RollbackVMSnapshotParams struct {
 	Start    *bool  `json:"start,omitempty"` // Default false.
 }
 
-// RollbackVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/rollback.
-//
-// Takes the machine back to a snapshot.
+// RollbackVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/rollback. Takes the
+// machine back to a snapshot.
 //
 // The result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on
 // /vms/{vmid}.

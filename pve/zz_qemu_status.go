@@ -30,9 +30,8 @@ type GetVMStatusCurrentParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetVMStatusCurrent calls GET /nodes/{node}/qemu/{vmid}/status/current.
-//
-// Tells whether the machine runs, and how.
+// GetVMStatusCurrent calls GET /nodes/{node}/qemu/{vmid}/status/current. Tells whether the machine
+// runs, and how.
 //
 // Needs VM.Audit on /vms/{vmid}.
 //
@@ -102,9 +101,8 @@ type RebootVMParams struct {
 	Timeout *int64 `json:"timeout,omitempty"` // At least 0.
 }
 
-// RebootVM calls POST /nodes/{node}/qemu/{vmid}/status/reboot.
-//
-// Shuts the machine down and starts it, which applies pending changes.
+// RebootVM calls POST /nodes/{node}/qemu/{vmid}/status/reboot. Shuts the machine down and starts it,
+// which applies pending changes.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -122,9 +120,8 @@ type ResetVMParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// ResetVM calls POST /nodes/{node}/qemu/{vmid}/status/reset.
-//
-// Resets the machine, as its reset button would.
+// ResetVM calls POST /nodes/{node}/qemu/{vmid}/status/reset. Resets the machine, as its reset button
+// would.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -143,9 +140,7 @@ type ResumeVMParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// ResumeVM calls POST /nodes/{node}/qemu/{vmid}/status/resume.
-//
-// Lets a paused machine go on.
+// ResumeVM calls POST /nodes/{node}/qemu/{vmid}/status/resume. Lets a paused machine go on.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -166,9 +161,7 @@ type ShutdownVMParams struct {
 	Timeout    *int64 `json:"timeout,omitempty"` // At least 0.
 }
 
-// ShutdownVM calls POST /nodes/{node}/qemu/{vmid}/status/shutdown.
-//
-// Asks the guest to shut down.
+// ShutdownVM calls POST /nodes/{node}/qemu/{vmid}/status/shutdown. Asks the guest to shut down.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -196,9 +189,7 @@ type StartVMParams struct {
 	WithConntrackState *bool      `json:"with-conntrack-state,omitempty"` // Default false. Since 9.1.
 }
 
-// StartVM calls POST /nodes/{node}/qemu/{vmid}/status/start.
-//
-// Starts the machine.
+// StartVM calls POST /nodes/{node}/qemu/{vmid}/status/start. Starts the machine.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -220,9 +211,8 @@ type StopVMParams struct {
 	Timeout          *int64  `json:"timeout,omitempty"` // At least 0.
 }
 
-// StopVM calls POST /nodes/{node}/qemu/{vmid}/status/stop.
-//
-// Stops the machine at once, as if its power were cut.
+// StopVM calls POST /nodes/{node}/qemu/{vmid}/status/stop. Stops the machine at once, as if its power
+// were cut.
 //
 // The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
@@ -242,12 +232,11 @@ type SuspendVMParams struct {
 	ToDisk       *bool   `json:"todisk,omitempty"`       // Default false.
 }
 
-// SuspendVM calls POST /nodes/{node}/qemu/{vmid}/status/suspend.
+// SuspendVM calls POST /nodes/{node}/qemu/{vmid}/status/suspend. Pauses the machine, or writes its
+// memory to disk.
 //
-// Pauses the machine, or writes its memory to disk.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}. The server checks
-// more.
+// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}, and more than the
+// API description states.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/suspend
 func (c *Client) SuspendVM(ctx context.Context, p SuspendVMParams) (UPID, error) {

@@ -126,8 +126,8 @@ type GetNodeSDNVNetIndexParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}. Open to every authenticated user,
-// within limits that the server checks itself. Since 9.1.
+// GetNodeSDNVNetIndex calls GET /nodes/{node}/sdn/vnets/{vnet}. Needs a login, and more than the API
+// description states. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}
 func (c *Client) GetNodeSDNVNetIndex(ctx context.Context, p GetNodeSDNVNetIndexParams) ([]Subdirectory, error) {
@@ -142,8 +142,8 @@ type ListNodeSDNVNetMACVRFParams struct {
 	VNet string `json:"vnet"` // 2 to 8 characters.
 }
 
-// ListNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf. Open to every authenticated
-// user, within limits that the server checks itself. Since 9.1.
+// ListNodeSDNVNetMACVRF calls GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf. Needs a login, and more than
+// the API description states. Since 9.1.
 //
 //api:operation GET /nodes/{node}/sdn/vnets/{vnet}/mac-vrf
 func (c *Client) ListNodeSDNVNetMACVRF(ctx context.Context, p ListNodeSDNVNetMACVRFParams) ([]NodeSDNVNetMACVRFListItem, error) {
@@ -166,8 +166,8 @@ type ListNodeSDNZonesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeSDNZones calls GET /nodes/{node}/sdn/zones. Open to every authenticated user, within limits
-// that the server checks itself.
+// ListNodeSDNZones calls GET /nodes/{node}/sdn/zones. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /nodes/{node}/sdn/zones
 func (c *Client) ListNodeSDNZones(ctx context.Context, p ListNodeSDNZonesParams) ([]NodeSDNZoneListItem, error) {

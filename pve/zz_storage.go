@@ -19,11 +19,10 @@ type ListNodeStoragesParams struct {
 	Target  *string  `json:"target,omitempty"`
 }
 
-// ListNodeStorages calls GET /nodes/{node}/storage.
+// ListNodeStorages calls GET /nodes/{node}/storage. Lists the storages that the node can use, with
+// their space.
 //
-// Lists the storages that the node can use, with their space.
-//
-// Open to every authenticated user, within limits that the server checks itself.
+// Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage
 func (c *Client) ListNodeStorages(ctx context.Context, p ListNodeStoragesParams) ([]NodeStorageListItem, error) {
@@ -82,9 +81,7 @@ type ListVolumesParams struct {
 	VMID    *int64  `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// ListVolumes calls GET /nodes/{node}/storage/{storage}/content.
-//
-// Lists the volumes of a storage.
+// ListVolumes calls GET /nodes/{node}/storage/{storage}/content. Lists the volumes of a storage.
 //
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
@@ -132,9 +129,8 @@ type AllocateVolumeParams struct {
 	Format   *string `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk. Needs size as well.
 }
 
-// AllocateVolume calls POST /nodes/{node}/storage/{storage}/content.
-//
-// Allocates a disk and returns its volume ID.
+// AllocateVolume calls POST /nodes/{node}/storage/{storage}/content. Allocates a disk and returns its
+// volume ID.
 //
 // Needs Datastore.AllocateSpace on /storage/{storage}.
 //
@@ -152,8 +148,8 @@ type GetVolumeParams struct {
 	Volume  string `json:"volume"`
 }
 
-// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}. Open to every authenticated
-// user, within limits that the server checks itself.
+// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}. Needs a login, and more than
+// the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) GetVolume(ctx context.Context, p GetVolumeParams) (*Volume, error) {
@@ -185,9 +181,7 @@ type CopyVolumeParams struct {
 	TargetNode *string `json:"target_node,omitempty"`
 }
 
-// CopyVolume calls POST /nodes/{node}/storage/{storage}/content/{volume}.
-//
-// Copies a volume.
+// CopyVolume calls POST /nodes/{node}/storage/{storage}/content/{volume}. Copies a volume.
 //
 // The result names the task that does the work. Needs root@pam.
 //
@@ -207,8 +201,8 @@ type UpdateVolumeParams struct {
 	Protected *bool   `json:"protected,omitempty"`
 }
 
-// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}. Open to every authenticated
-// user, within limits that the server checks itself.
+// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}. Needs a login, and more
+// than the API description states.
 //
 //api:operation PUT /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) UpdateVolume(ctx context.Context, p UpdateVolumeParams) error {
@@ -225,7 +219,7 @@ type DeleteVolumeParams struct {
 
 // DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}. The result names the
 // task that does the work. Needs Datastore.Allocate on /storage/{storage} or Datastore.AllocateSpace
-// on /storage/{storage}. The server checks more.
+// on /storage/{storage}, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) DeleteVolume(ctx context.Context, p DeleteVolumeParams) (UPID, error) {
@@ -247,13 +241,12 @@ type DownloadURLToStorageParams struct {
 	VerifyCertificates *bool   `json:"verify-certificates,omitempty"` // Default true.
 }
 
-// DownloadURLToStorage calls POST /nodes/{node}/storage/{storage}/download-url.
-//
-// Makes the node download a file from a URL.
+// DownloadURLToStorage calls POST /nodes/{node}/storage/{storage}/download-url. Makes the node
+// download a file from a URL.
 //
 // The result names the task that does the work. Needs Datastore.AllocateTemplate on
-// /storage/{storage}, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}). The
-// server checks more.
+// /storage/{storage}, and (Sys.Audit and Sys.Modify on /, or Sys.AccessNetwork on /nodes/{node}), and
+// more than the API description states.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/download-url
 func (c *Client) DownloadURLToStorage(ctx context.Context, p DownloadURLToStorageParams) (UPID, error) {
@@ -272,7 +265,7 @@ type DownloadFileRestoreEntryParams struct {
 }
 
 // DownloadFileRestoreEntry calls GET /nodes/{node}/storage/{storage}/file-restore/download. The caller
-// closes the result. Open to every authenticated user, within limits that the server checks itself.
+// closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/download
 func (c *Client) DownloadFileRestoreEntry(ctx context.Context, p DownloadFileRestoreEntryParams) (*Download, error) {
@@ -287,8 +280,8 @@ type ListFileRestoreEntriesParams struct {
 	Volume   string `json:"volume"`
 }
 
-// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list. Open to every
-// authenticated user, within limits that the server checks itself.
+// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/list
 func (c *Client) ListFileRestoreEntries(ctx context.Context, p ListFileRestoreEntriesParams) ([]FileRestoreEntryListItem, error) {
@@ -342,8 +335,8 @@ type GetNodeStorageImportMetadataParams struct {
 	Volume  string `json:"volume"`
 }
 
-// GetNodeStorageImportMetadata calls GET /nodes/{node}/storage/{storage}/import-metadata. Open to
-// every authenticated user, within limits that the server checks itself.
+// GetNodeStorageImportMetadata calls GET /nodes/{node}/storage/{storage}/import-metadata. Needs a
+// login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/import-metadata
 func (c *Client) GetNodeStorageImportMetadata(ctx context.Context, p GetNodeStorageImportMetadataParams) (*NodeStorageImportMetadata, error) {
@@ -403,9 +396,8 @@ type ListPrunableBackupsParams struct {
 	VMID         *int64      `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// ListPrunableBackups calls GET /nodes/{node}/storage/{storage}/prunebackups.
-//
-// Tells which backups the rules would keep.
+// ListPrunableBackups calls GET /nodes/{node}/storage/{storage}/prunebackups. Tells which backups the
+// rules would keep.
 //
 // Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
@@ -436,12 +428,11 @@ type PruneBackupsParams struct {
 	VMID         *int64      `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// PruneBackups calls DELETE /nodes/{node}/storage/{storage}/prunebackups.
+// PruneBackups calls DELETE /nodes/{node}/storage/{storage}/prunebackups. Deletes the backups that the
+// rules do not keep.
 //
-// Deletes the backups that the rules do not keep.
-//
-// The result names the task that does the work. Open to every authenticated user, within limits that
-// the server checks itself.
+// The result names the task that does the work. Needs a login, and more than the API description
+// states.
 //
 //api:operation DELETE /nodes/{node}/storage/{storage}/prunebackups
 func (c *Client) PruneBackups(ctx context.Context, p PruneBackupsParams) (UPID, error) {
@@ -540,9 +531,8 @@ type UploadToStorageParams struct {
 	ChecksumAlgorithm *string `json:"checksum-algorithm,omitempty"` // One of md5, sha1, sha224, sha256, sha384, sha512. Needs checksum as well.
 }
 
-// UploadToStorage calls POST /nodes/{node}/storage/{storage}/upload.
-//
-// Uploads an ISO image, a container template or a disk image to import.
+// UploadToStorage calls POST /nodes/{node}/storage/{storage}/upload. Uploads an ISO image, a container
+// template or a disk image to import.
 //
 // It sends body as a file; the result names the task that takes it over. Needs
 // Datastore.AllocateTemplate on /storage/{storage}.
@@ -559,8 +549,7 @@ type ListStoragesParams struct {
 	Type *string `json:"type,omitempty"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
 }
 
-// ListStorages calls GET /storage. Open to every authenticated user, within limits that the server
-// checks itself.
+// ListStorages calls GET /storage. Needs a login, and more than the API description states.
 //
 //api:operation GET /storage
 func (c *Client) ListStorages(ctx context.Context, p ListStoragesParams) ([]Storage, error) {

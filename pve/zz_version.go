@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetVersion calls GET /version.
-//
-// Tells which release answers.
+// GetVersion calls GET /version. Tells which release answers.
 //
 // Open to every authenticated user.
 //
