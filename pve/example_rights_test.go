@@ -35,8 +35,8 @@ func ExampleClient_CheckPrivileges() {
 		log.Fatal(err)
 	}
 	defer lab.Close()
-	lab.SetACL("/", "ops@pve", "Administrator")
 	secret := lab.AddToken("ops@pve!deploy", true)
+	lab.SetACL("/", "ops@pve", "Administrator")
 	lab.SetACL("/vms/9000", "ops@pve!deploy", "PVETemplateUser")
 	lab.AddPool("web")
 	client, err := pve.NewClient(lab.URL(), pve.WithAPIToken("ops@pve!deploy", secret), pve.WithRootCAs(lab.CertPool()))

@@ -219,7 +219,7 @@ func TestMoreSDN(t *testing.T) {
 		{"DELETE", "/cluster/sdn/vnets/ve1", "", ""},
 	})
 	assert.Equal(t, "deleted", c.ok("GET", "/cluster/sdn/vnets?pending=1").([]any)[0].(map[string]any)["state"])
-	nobody := newCaller(t, c.srv).token("a@pve!t", c.srv.AddToken("a@pve!t", false))
+	nobody := newCaller(t, c.srv).token("a@pve!t0", c.srv.AddToken("a@pve!t0", false))
 	assert.Empty(t, nobody.ok("GET", "/cluster/sdn/zones"))
 	assert.Empty(t, nobody.ok("GET", "/cluster/sdn/vnets?running=1"))
 }

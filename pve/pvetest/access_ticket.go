@@ -9,12 +9,16 @@ import (
 
 // SetSecondFactor makes logins of a user need a second factor: a code that a
 // client sends as "totp:CODE". An empty code ends that.
-func (s *Server) SetSecondFactor(userid, code string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u := s.state.Users[userid]; u != nil {
+func (s *Server) SetSecondFactor(userid, code string) error {
+	s.tb.Helper()
+	return s.change("SetSecondFactor", func() error {
+		u := s.state.Users[userid]
+		if u == nil {
+			return unknown("user", userid, sortedKeys(s.state.Users))
+		}
 		u.Factor = code
-	}
+		return nil
+	})
 }
 
 // challenge is what a login that needs a second factor gets in its ticket instead

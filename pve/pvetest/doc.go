@@ -12,12 +12,22 @@
 // [Server.Volumes], [Server.Tasks], [Server.Snapshot]). Uploads and images keep
 // their bytes, so that a test can read them ([Server.OpenVolume]).
 //
-// Every request is recorded ([Server.Requests], [Server.Count]). Anything can
+// Every request is recorded ([Server.Requests], [Server.Count]; [WithRecord]
+// bounds the record of a server that runs for long). Anything can
 // be made to go wrong ([Server.Fail], [Server.FailTask], [Server.SetNodeOnline],
 // [Server.SetQuorate], [Server.StaleResources], [WithWorkers]). No clock runs
 // unless a test wants one: tasks are done before the call that starts them is
 // answered, or after a number of looks ([Server.TasksTake]), or when the
 // cluster's clock, which [WithClock] replaces, says so ([Server.TasksLast]).
+//
+// A method that changes the cluster or makes something go wrong refuses what
+// cannot be: a node, user, storage or volume that is not there, a privilege or a
+// config key that Proxmox does not know, a fault that no call can meet. Then it
+// changes nothing, returns an error that says what is wrong, and under [RunT]
+// fails the test besides. So a test need not look at these errors, and the user
+// of a server of [New] must. At its end [RunT] also fails a test for a fault that
+// never struck, unless it is [Fault.Optional] or was taken back by
+// [Server.ClearFaults].
 //
 // Permissions are those of the real thing: roles, groups, tokens with privilege
 // separation, inheritance, pools; they are checked before parameters, which are

@@ -1,8 +1,8 @@
 package pvetest
 
 import (
-	"path"
-	"strings"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,9 +22,16 @@ const (
 // A Fault is something that goes wrong with certain calls. Its zero fields do
 // nothing, so a Fault with a Delay only is a slow server.
 type Fault struct {
-	// Match is a method and a path, "POST /nodes/pve1/qemu". A "*" stands for
-	// any method, for one part of the path or for some of its characters, a
-	// "**" at the end for any number of parts.
+	// Match is a method in capitals and a path as the API's description has it,
+	// without "/api2/json": "POST /nodes/pve1/qemu". Without a method, or with
+	// "*" for one, it matches any. A part of the path may be
+	//
+	//	{node}   any text, as may each part in braces
+	//	*        the same; "vm-*" any text that begins so
+	//	**       at the end, any number of parts, none included
+	//
+	// The last part of a path whose operation ends in a volume or a network
+	// matches all of its name, slashes included.
 	Match string
 
 	Nth   int // the first matching call that is hit, counted from now on; 0 means the first
@@ -58,45 +65,127 @@ type Fault struct {
 	TaskError    string
 	TaskWarnings int
 
-	hits int
+	// Optional says that the test need not come to the fault: [RunT] fails a test
+	// at its end when a fault never struck.
+	Optional bool
+
+	pattern callPattern
+	hits    int
+	struck  bool
+	origin  *Fault // of the copy that a call carries
 }
 
 // Fail makes calls go wrong. Several faults may match a call: all of them count
-// it, and the first one that is due strikes.
-func (s *Server) Fail(f Fault) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, &f)
+// it, and the first one that is due strikes. A fault that matches no operation of
+// the API, or that does nothing, is refused.
+func (s *Server) Fail(f Fault) error {
+	s.tb.Helper()
+	return s.fail("Fail", f)
 }
 
 // FailNext makes the next call that matches the pattern fail with a status and
 // a phrase, without effect.
-func (s *Server) FailNext(pattern string, status int, phrase string) {
-	s.Fail(Fault{Match: pattern, Status: status, Phrase: phrase})
+func (s *Server) FailNext(pattern string, status int, phrase string) error {
+	s.tb.Helper()
+	return s.fail("FailNext", Fault{Match: pattern, Status: status, Phrase: phrase})
 }
 
-// ClearFaults removes all faults.
+func (s *Server) fail(method string, f Fault) error {
+	s.tb.Helper()
+	return s.change(method, func() error {
+		p, err := s.reg.pattern(f.Match)
+		if err != nil {
+			return err
+		}
+		if err := f.check(); err != nil {
+			return fmt.Errorf("%q: %w", f.Match, err)
+		}
+		f.pattern = p
+		s.faults = append(s.faults, &f)
+		return nil
+	})
+}
+
+// check finds what makes no sense in a fault.
+func (f *Fault) check() error {
+	switch {
+	case f.Status == 0 && f.Cut == CutNone && f.Delay == 0 && f.Do == nil && f.TaskError == "" && f.TaskWarnings == 0:
+		return errors.New("a fault that does nothing: give it a Status, Cut, Delay, Do, TaskError or TaskWarnings")
+	case f.Status != 0 && (f.Status < 200 || f.Status > 999):
+		return fmt.Errorf("an answer cannot have the status %d", f.Status)
+	case f.Status == 0 && (f.Phrase != "" || f.Message != "" || len(f.Params) > 0 || f.NoBody || f.HTML):
+		return errors.New("Phrase, Message, Params, NoBody and HTML need a Status")
+	case f.Nth < 0 || f.Delay < 0 || f.TaskWarnings < 0:
+		return errors.New("negative Nth, Delay or TaskWarnings")
+	case f.Cut < CutNone || f.Cut > CutAfter:
+		return fmt.Errorf("no such Cut: %d", f.Cut)
+	}
+	return nil
+}
+
+// ClearFaults removes all faults, those of tasks included. What has not struck
+// until then is not missed at the end of a test.
 func (s *Server) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.faults = nil
+	s.faults, s.tasks.fail, s.tasks.hold = nil, nil, nil
 }
 
-// FailTask makes the next task whose type and id match, such as "qmclone:100",
-// "qmstart:*" or "*", fail with exit status without doing its work.
-func (s *Server) FailTask(pattern, status string) {
+// FailTask makes the next task whose type and id match a pattern, such as
+// "qmclone:100", "qmstart:*" or "*", fail with exit status without doing its
+// work. The id is that of the guest, the source's for a clone, in most types.
+func (s *Server) FailTask(pattern, status string) error {
+	s.tb.Helper()
+	return s.change("FailTask", func() error {
+		if err := checkTaskPattern(pattern); err != nil {
+			return err
+		}
+		if status == "" || status == "OK" {
+			return fmt.Errorf("%q: a task that fails has another exit status than %q", pattern, status)
+		}
+		s.tasks.fail = append(s.tasks.fail, taskFault{pattern: pattern, status: status})
+		return nil
+	})
+}
+
+// missed lists the faults that a test did not come to.
+func (s *Server) missed() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks.fail = append(s.tasks.fail, taskFault{pattern: pattern, status: status})
+	var out []string
+	for _, f := range s.faults {
+		if f.struck || f.Optional {
+			continue
+		}
+		text := fmt.Sprintf("the fault for %q never struck: ", f.Match)
+		switch {
+		case f.hits == 0:
+			text += "there was no such call"
+		case f.hits < f.Nth:
+			text += fmt.Sprintf("there were %d such calls, it was for number %d", f.hits, f.Nth)
+		case f.TaskError != "" || f.TaskWarnings > 0:
+			text += "such calls started no task, or others struck them first"
+		default:
+			text += "others struck the same calls first"
+		}
+		out = append(out, text+" (Optional allows that)")
+	}
+	for _, f := range s.tasks.fail {
+		out = append(out, fmt.Sprintf("FailTask(%q): there was no such task (ClearFaults takes it back)", f.pattern))
+	}
+	for _, pattern := range s.tasks.hold {
+		out = append(out, fmt.Sprintf("HoldTask(%q): there was no such task (ClearFaults takes it back)", pattern))
+	}
+	return out
 }
 
 // fault returns the fault that is due for a call.
-func (s *Server) fault(method string, parts []string) *Fault {
+func (s *Server) fault(method string, parts []string, template string) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var struck *Fault
 	for _, f := range s.faults {
-		if !matchCall(f.Match, method, parts) {
+		if !f.pattern.matches(method, parts, template) {
 			continue
 		}
 		f.hits++
@@ -106,6 +195,9 @@ func (s *Server) fault(method string, parts []string) *Fault {
 		}
 		if struck == nil && f.hits >= first && (times < 0 || f.hits < first+times) {
 			due := *f
+			due.origin = f
+			// One that is about a task strikes when there is one.
+			f.struck = f.struck || f.TaskError == "" && f.TaskWarnings == 0
 			struck = &due
 		}
 	}
@@ -140,33 +232,6 @@ func (s *Server) strike(f *Fault, after bool) error {
 		msg = f.Phrase
 	}
 	return &apiError{status: f.Status, message: msg, params: f.Params, empty: f.NoBody || f.Status >= 590, html: f.HTML}
-}
-
-// matchCall matches a call against a pattern.
-func matchCall(pattern, method string, parts []string) bool {
-	m, p, ok := strings.Cut(pattern, " ")
-	if !ok {
-		m, p = "*", pattern
-	}
-	if m != "*" && m != method {
-		return false
-	}
-	words := strings.FieldsFunc(p, func(r rune) bool { return r == '/' })
-	for i, w := range words {
-		if w == "**" && i == len(words)-1 {
-			return true
-		}
-		if i >= len(parts) {
-			return false
-		}
-		if strings.HasPrefix(w, "{") {
-			w = "*"
-		}
-		if ok, err := path.Match(w, parts[i]); err != nil || !ok {
-			return false
-		}
-	}
-	return len(words) == len(parts)
 }
 
 // A workerPool limits how many calls a node's privileged daemon serves at once.

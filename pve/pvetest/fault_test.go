@@ -242,7 +242,7 @@ func TestTaskModes(t *testing.T) {
 		t.Parallel()
 		c := start(t)
 		upid := c.ok("POST", "/nodes/pve1/qemu", "vmid=100").(string)
-		other := newCaller(t, c.srv).token("bob@pve!t", c.srv.AddToken("bob@pve!t", false))
+		other := newCaller(t, c.srv).token("bob@pve!t0", c.srv.AddToken("bob@pve!t0", false))
 		assert.Empty(t, other.ok("GET", "/nodes/pve1/tasks"))
 		assert.Equal(t, "Permission check failed (/nodes/pve1, Sys.Audit)", other.do("GET", "/nodes/pve1/tasks/"+upid+"/status").Reason)
 	})

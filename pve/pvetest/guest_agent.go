@@ -3,6 +3,7 @@ package pvetest
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -200,27 +201,28 @@ type Agent struct {
 // SetAgent gives a guest an agent that answers while the guest runs and has
 // its agent option on; nil takes it away.
 func (s *Server) SetAgent(vmid int, a *Agent) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g := s.state.Guests[vmid]
-	if g == nil {
-		return errorf("no VM %d", vmid)
-	}
-	if a == nil {
-		g.Agent = nil
-		return nil
-	}
-	made := &guestAgent{Replies: map[string]json.RawMessage{}, Files: map[string][]byte{}, Exec: a.Exec, NextPID: 1000}
-	for name, reply := range a.Replies {
-		raw, err := json.Marshal(reply)
+	s.tb.Helper()
+	return s.change("SetAgent", func() error {
+		g, err := s.theVM(vmid)
 		if err != nil {
-			return errorf("the agent's reply to %s: %v", name, err)
+			return err
 		}
-		made.Replies[name] = raw
-	}
-	for name, text := range a.Files {
-		made.Files[name] = []byte(text)
-	}
-	g.Agent = made
-	return nil
+		if a == nil {
+			g.Agent = nil
+			return nil
+		}
+		made := &guestAgent{Replies: map[string]json.RawMessage{}, Files: map[string][]byte{}, Exec: a.Exec, NextPID: 1000}
+		for name, reply := range a.Replies {
+			raw, err := json.Marshal(reply)
+			if err != nil {
+				return fmt.Errorf("the agent's reply to %s: %w", name, err)
+			}
+			made.Replies[name] = raw
+		}
+		for name, text := range a.Files {
+			made.Files[name] = []byte(text)
+		}
+		g.Agent = made
+		return nil
+	})
 }

@@ -31,6 +31,8 @@ func (r Request) String() string { return r.Method + " " + r.Path }
 type requestLog struct {
 	mu       sync.Mutex
 	all      []*Request
+	seq      int
+	keep     int            // how many of them; 0: all
 	inFlight map[string]int // by node, and all of them under ""
 	peak     map[string]int
 	f        func(r Request)
@@ -41,8 +43,12 @@ func (s *Server) begin(r *Request) {
 	l := &s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.keep > 0 && len(l.all) >= 2*l.keep {
+		l.all = slices.Clone(l.all[len(l.all)-l.keep:])
+	}
 	l.all = append(l.all, r)
-	r.Seq = len(l.all)
+	l.seq++
+	r.Seq = l.seq
 	r.At = s.clock()
 	if r.Method != "GET" {
 		ensure(&l.inFlight)
@@ -99,13 +105,18 @@ func secretParam(name string) bool {
 	return strings.Contains(name, "secret") || strings.Contains(name, "password")
 }
 
-// Requests returns the requests served so far, in the order of their arrival.
+// Requests returns the requests served so far, in the order of their arrival;
+// with [WithRecord] the last of them.
 func (s *Server) Requests() []Request {
 	l := &s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := make([]Request, len(l.all))
-	for i, r := range l.all {
+	all := l.all
+	if l.keep > 0 && len(all) > l.keep {
+		all = all[len(all)-l.keep:]
+	}
+	out := make([]Request, len(all))
+	for i, r := range all {
 		out[i] = *r
 		out[i].Params = maps.Clone(r.Params)
 	}
@@ -113,11 +124,17 @@ func (s *Server) Requests() []Request {
 }
 
 // Count counts the requests that match a pattern such as
-// "POST /nodes/*/qemu/*/clone"; see [Fault] for the patterns.
+// "POST /nodes/*/qemu/*/clone"; see [Fault] for the patterns. It returns -1 for
+// a pattern that no call can match.
 func (s *Server) Count(pattern string) int {
+	s.tb.Helper()
+	p, err := s.reg.pattern(pattern)
+	if s.refuse("Count", err) != nil {
+		return -1
+	}
 	n := 0
 	for _, r := range s.Requests() {
-		if matchCall(pattern, r.Method, strings.FieldsFunc(r.Path, func(c rune) bool { return c == '/' })) {
+		if p.matches(r.Method, strings.FieldsFunc(r.Path, func(c rune) bool { return c == '/' }), r.Template) {
 			n++
 		}
 	}
@@ -145,6 +162,6 @@ func (s *Server) PeakInFlight(node string) int {
 func (s *Server) ResetRequests() {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	s.log.all = nil
+	s.log.all, s.log.seq = nil, 0
 	s.log.peak = maps.Clone(s.log.inFlight)
 }

@@ -2,7 +2,6 @@ package pvetest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -23,14 +22,27 @@ type Storage struct {
 
 // AddStorage adds a storage to the cluster, or replaces its settings.
 func (s *Server) AddStorage(id string, st Storage) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tb.Helper()
+	return s.change("AddStorage", func() error { return s.addStorage(id, st) })
+}
+
+func (s *Server) addStorage(id string, st Storage) error {
 	kind := kindOf(st.Type)
 	if len(kind.content) == 0 || kind.addr == "" {
-		return fmt.Errorf("pvetest: storage %q: no storage type %q", id, st.Type)
+		return fmt.Errorf("storage %q: %w", id, unknown("storage type", st.Type, storageTypes()))
 	}
-	if msg := s.reg.check.named("pve-storage-id", id); msg != "" {
-		return errors.New("pvetest: " + strings.TrimSpace(msg))
+	if st.Size < 0 {
+		return fmt.Errorf("storage %q: a size of %d bytes", id, st.Size)
+	}
+	for _, c := range st.Content {
+		if !slices.Contains(kind.content, c) && c != "none" {
+			return fmt.Errorf("storage %q: %w", id, unknown("content of "+st.Type, c, kind.content))
+		}
+	}
+	for _, n := range st.Nodes {
+		if _, err := s.theNode(n); err != nil {
+			return fmt.Errorf("storage %q: %w", id, err)
+		}
 	}
 	conf := map[string]string{}
 	switch kind.addr {
@@ -57,6 +69,11 @@ func (s *Server) AddStorage(id string, st Storage) error {
 	if st.Shared && !kind.shared {
 		conf["shared"] = "1"
 	}
+	check := maps.Clone(conf)
+	check["storage"], check["type"] = id, st.Type
+	if err := s.acceptable("POST /storage", check); err != nil {
+		return fmt.Errorf("storage %q: %w", id, err)
+	}
 	old := s.state.Storages[id]
 	next := &storage{ID: id, Type: st.Type, Config: conf, Size: st.Size}
 	if old != nil {
@@ -68,17 +85,22 @@ func (s *Server) AddStorage(id string, st Storage) error {
 
 // SetStorageOnline makes a storage fail to activate on a node, or work again.
 // An empty node means all of them.
-func (s *Server) SetStorageOnline(id, node string, online bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := s.state.Storages[id]
-	if st == nil {
-		return
-	}
-	if st.Down == nil {
-		st.Down = map[string]bool{}
-	}
-	st.Down[node] = !online
+func (s *Server) SetStorageOnline(id, node string, online bool) error {
+	s.tb.Helper()
+	return s.change("SetStorageOnline", func() error {
+		st, err := s.theStorage(id)
+		if err != nil {
+			return err
+		}
+		if node != "" {
+			if _, err := s.theNode(node); err != nil {
+				return err
+			}
+		}
+		ensure(&st.Down)
+		st.Down[node] = !online
+		return nil
+	})
 }
 
 // A VM is a virtual machine as tests see it.
@@ -100,17 +122,28 @@ type VM struct {
 // base volume when the config says that it is a template. A network card
 // without a MAC address gets one.
 func (s *Server) AddVM(vmid int, vm VM) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.tb.Helper()
+	return s.change("AddVM", func() error {
+		if err := s.addVM(vmid, vm); err != nil {
+			return fmt.Errorf("VM %d: %w", vmid, err)
+		}
+		return nil
+	})
+}
+
+func (s *Server) addVM(vmid int, vm VM) error {
 	node := vm.Node
 	if node == "" {
 		node = sortedKeys(s.state.Nodes)[0]
 	}
-	if s.state.Nodes[node] == nil {
-		return fmt.Errorf("pvetest: VM %d: no node %q", vmid, node)
+	if _, err := s.theNode(node); err != nil {
+		return err
 	}
 	if vm.Pool != "" && s.state.Pools[vm.Pool] == nil {
-		return fmt.Errorf("pvetest: VM %d: no pool %q", vmid, vm.Pool)
+		return unknown("pool", vm.Pool, sortedKeys(s.state.Pools))
+	}
+	if err := s.checkVM(vmid, vm.Config); err != nil {
+		return err
 	}
 	g := &guest{VMID: vmid, Node: node, Config: map[string]string{}, NoOS: vm.NoOS}
 	maps.Copy(g.Config, vm.Config)
@@ -122,15 +155,21 @@ func (s *Server) AddVM(vmid int, vm VM) error {
 		d := parseDrive(key, g.Config[key])
 		id, size, ok := d.alloc()
 		if !ok {
+			if file := d.file(); file == "none" || file == "cdrom" || strings.HasPrefix(file, "/") {
+				continue
+			}
+			if _, _, err := h.volume(d.file()); err != nil && !strings.HasSuffix(d.file(), ":cloudinit") {
+				return fmt.Errorf("%s: %w (\"STORAGE:GiB\" makes a new volume)", key, refusal(err))
+			}
 			continue
 		}
-		st := s.state.Storages[id]
-		if st == nil {
-			return fmt.Errorf("pvetest: VM %d: %s: no storage %q", vmid, key, id)
+		st, err := s.theStorage(id)
+		if err != nil {
+			return fmt.Errorf("%s: %w", key, err)
 		}
 		v, err := h.alloc(st, vmid, st.format(d.get("format")), "", size)
 		if err != nil {
-			return fmt.Errorf("pvetest: VM %d: %s: %w", vmid, key, err)
+			return fmt.Errorf("%s: %w", key, refusal(err))
 		}
 		if g.template() {
 			h.makeBase(st, v)
@@ -141,7 +180,7 @@ func (s *Server) AddVM(vmid int, vm VM) error {
 		g.Config[key] = d.String()
 	}
 	if err := s.inside(node).tidy(g.Config); err != nil {
-		return fmt.Errorf("pvetest: VM %d: %s", vmid, dieText(err))
+		return refusal(err)
 	}
 	if vm.Running {
 		s.state.Nodes[node].PID++
@@ -151,6 +190,53 @@ func (s *Server) AddVM(vmid int, vm VM) error {
 	s.state.leavePool(vmid)
 	s.state.addToPool(vm.Pool, vmid)
 	return nil
+}
+
+// checkVM checks a config by the description of what makes a virtual machine.
+func (s *Server) checkVM(vmid int, config map[string]string) error {
+	if err := checkVMID(vmid); err != nil {
+		return err
+	}
+	const op = "POST /nodes/{node}/qemu"
+	schema := s.reg.byName[op].Parameters
+	in := map[string]string{"node": "pve1", "vmid": itoa(vmid)}
+	for key, text := range config {
+		switch {
+		case isUnusedKey(key), inFile(key):
+			continue
+		case lookup(schema, key) == nil || notInFile(key):
+			var known []string
+			for name := range schema.Properties {
+				if !notInFile(name) {
+					// The index of a family is the caller's.
+					digits := key[len(strings.TrimRight(key, "0123456789")):]
+					known = append(known, strings.Replace(name, "[n]", digits, 1))
+				}
+			}
+			slices.Sort(known)
+			return unknown("config key", key, known)
+		}
+		in[key] = text
+	}
+	return s.acceptable(op, in)
+}
+
+// inFile tells the keys that only stand in a config file.
+func inFile(key string) bool {
+	switch key {
+	case "lock", "template", "meta", "parent", "snaptime", "vmstate", "runningmachine", "runningcpu", "vmgenid", "snapstate":
+		return true
+	}
+	return false
+}
+
+// notInFile tells the parameters of a create that are no keys of a config.
+func notInFile(name string) bool {
+	switch name {
+	case "node", "vmid", "pool", "storage", "archive", "force", "unique", "bwlimit", "start", "live-restore", "import-working-storage", "ha-managed":
+		return true
+	}
+	return false
 }
 
 // VM returns a virtual machine, and whether there is one.
@@ -179,38 +265,47 @@ func (s *Server) VMIDs() []int {
 }
 
 // EditVM changes a virtual machine the way an administrator does who edits its
-// config file by hand: nothing is checked and nothing else happens.
+// config file by hand: the config is not checked and nothing else happens.
 func (s *Server) EditVM(vmid int, edit func(vm *VM)) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	vm, ok := s.vm(vmid)
-	if !ok {
-		return fmt.Errorf("pvetest: no VM %d", vmid)
-	}
-	edit(&vm)
-	g := s.state.Guests[vmid]
-	if s.state.Nodes[vm.Node] == nil {
-		return fmt.Errorf("pvetest: VM %d: no node %q", vmid, vm.Node)
-	}
-	g.Node, g.Config, g.NoOS = vm.Node, vm.Config, vm.NoOS
-	if vm.Running != g.Running {
-		g.stop()
-		if vm.Running {
-			g.Running, g.Started = true, s.clock().Unix()
+	s.tb.Helper()
+	return s.change("EditVM", func() error {
+		g, err := s.theVM(vmid)
+		if err != nil {
+			return err
 		}
-	}
-	s.state.leavePool(vmid)
-	s.state.addToPool(vm.Pool, vmid)
-	return nil
+		vm, _ := s.vm(vmid)
+		edit(&vm)
+		if _, err := s.theNode(vm.Node); err != nil {
+			return fmt.Errorf("VM %d: %w", vmid, err)
+		}
+		if vm.Pool != "" && s.state.Pools[vm.Pool] == nil {
+			return fmt.Errorf("VM %d: %w", vmid, unknown("pool", vm.Pool, sortedKeys(s.state.Pools)))
+		}
+		g.Node, g.Config, g.NoOS = vm.Node, vm.Config, vm.NoOS
+		if vm.Running != g.Running {
+			g.stop()
+			if vm.Running {
+				g.Running, g.Started = true, s.clock().Unix()
+			}
+		}
+		s.state.leavePool(vmid)
+		s.state.addToPool(vm.Pool, vmid)
+		return nil
+	})
 }
 
 // DropVM removes a virtual machine's config file and leaves its volumes alone,
 // as a node does that was lost.
-func (s *Server) DropVM(vmid int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.state.Guests, vmid)
-	s.state.leavePool(vmid)
+func (s *Server) DropVM(vmid int) error {
+	s.tb.Helper()
+	return s.change("DropVM", func() error {
+		if _, err := s.theVM(vmid); err != nil {
+			return err
+		}
+		delete(s.state.Guests, vmid)
+		s.state.leavePool(vmid)
+		return nil
+	})
 }
 
 // A Volume is a volume as tests see it.
@@ -299,58 +394,76 @@ func (s *Server) VolumeBytes(volid string) ([]byte, error) {
 // AddVolume puts a volume with the given bytes on a storage, as an upload to a
 // node does. The node may be empty on a shared storage.
 func (s *Server) AddVolume(node, volid string, data []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id, name, _ := strings.Cut(volid, ":")
-	st := s.state.Storages[id]
-	if st == nil {
-		return fmt.Errorf("pvetest: no storage %q", id)
+	s.tb.Helper()
+	return s.change("AddVolume", func() error {
+		st, n, err := s.named(volid)
+		if err != nil {
+			return err
+		}
+		if node == "" {
+			node = sortedKeys(s.state.Nodes)[0]
+		}
+		if _, err := s.theNode(node); err != nil {
+			return err
+		}
+		info, err := probeImage(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return fmt.Errorf("volume %q: %w", volid, err)
+		}
+		blob, err := s.storeBlob(data)
+		if err != nil {
+			return err
+		}
+		v := &volume{
+			Name: n.key, Content: n.content, Format: n.format, VMID: n.vmid, Parent: n.parent, Size: info.size,
+			Used: int64(len(data)), Data: int64(len(data)), CTime: s.clock().Unix(), Blob: blob,
+		}
+		if n.content != "images" {
+			v.File = int64(len(data))
+		}
+		st.put(node, v)
+		return nil
+	})
+}
+
+// named takes the identifier of a volume apart.
+func (s *Server) named(volid string) (*storage, volumeName, error) {
+	id, name, ok := strings.Cut(volid, ":")
+	if !ok {
+		return nil, volumeName{}, fmt.Errorf("%q is no volume: write it as \"storage:name\"", volid)
+	}
+	st, err := s.theStorage(id)
+	if err != nil {
+		return nil, volumeName{}, fmt.Errorf("volume %q: %w", volid, err)
 	}
 	n, err := st.parseName(name)
 	if err != nil {
-		return err
+		return nil, volumeName{}, fmt.Errorf("volume %q: %w", volid, refusal(err))
 	}
-	if node == "" {
-		node = sortedKeys(s.state.Nodes)[0]
-	}
-	info, err := probeImage(bytes.NewReader(data), int64(len(data)))
-	if err != nil {
-		return err
-	}
-	blob, err := s.storeBlob(data)
-	if err != nil {
-		return err
-	}
-	v := &volume{
-		Name: n.key, Content: n.content, Format: n.format, VMID: n.vmid, Parent: n.parent, Size: info.size,
-		Used: int64(len(data)), Data: int64(len(data)), CTime: s.clock().Unix(), Blob: blob,
-	}
-	if n.content != "images" {
-		v.File = int64(len(data))
-	}
-	st.put(node, v)
-	return nil
+	return st, n, nil
 }
 
 // RemoveVolume takes a volume off its storage behind the cluster's back.
-func (s *Server) RemoveVolume(volid string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id, name, _ := strings.Cut(volid, ":")
-	st := s.state.Storages[id]
-	if st == nil {
-		return
-	}
-	n, err := st.parseName(name)
-	if err != nil {
-		return
-	}
-	for _, volumes := range st.Volumes {
-		if v := volumes[n.key]; v != nil {
-			delete(volumes, n.key)
-			s.releaseBlob(v.Blob)
+func (s *Server) RemoveVolume(volid string) error {
+	s.tb.Helper()
+	return s.change("RemoveVolume", func() error {
+		st, n, err := s.named(volid)
+		if err != nil {
+			return err
 		}
-	}
+		found := false
+		for _, volumes := range st.Volumes {
+			if v := volumes[n.key]; v != nil {
+				found = true
+				delete(volumes, n.key)
+				s.releaseBlob(v.Blob)
+			}
+		}
+		if !found {
+			return fmt.Errorf("no volume %q", volid)
+		}
+		return nil
+	})
 }
 
 // zeroes reads as zero bytes.

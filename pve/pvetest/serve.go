@@ -156,7 +156,7 @@ func (s *Server) api(req *rawRequest, uri string, raw map[string]rawValue, auth 
 	rec.Template = op.Path
 	rec.Protected = op.Protected
 
-	fault := s.fault(method, parts)
+	fault := s.fault(method, parts, op.Path)
 	release, ok := s.workers.acquire(op, vars["node"])
 	if !ok {
 		return nil, false, errCut
@@ -165,18 +165,30 @@ func (s *Server) api(req *rawRequest, uri string, raw map[string]rawValue, auth 
 	if err := s.strike(fault, false); err != nil {
 		return nil, false, err
 	}
-	data, err := s.run(op, req.node, vars, raw, auth, up, rec, fault)
+	data, change, err := s.run(op, req.node, vars, raw, auth, up, rec, fault)
+	if kept := s.keep(change); kept != nil {
+		data, err = nil, kept
+	}
 	if after := s.strike(fault, true); after != nil {
 		return nil, false, after
 	}
 	return data, op.Protected, err
 }
 
-// run does the locked part of a call.
-func (s *Server) run(op *apidoc.Operation, door string, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, error) {
+// run does the locked part of a call, and returns the number of the newest
+// change with the result.
+func (s *Server) run(op *apidoc.Operation, door string, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle()
+	data, err := s.handle(op, door, vars, raw, auth, up, rec, fault)
+	if op.Method != http.MethodGet {
+		s.changes++ // a write that fails may have changed something too
+	}
+	return data, s.changes, err
+}
+
+func (s *Server) handle(op *apidoc.Operation, door string, vars map[string]string, raw map[string]rawValue, auth identity, up *spooled, rec *Request, fault *Fault) (any, error) {
 	for name, val := range vars {
 		old, ok := raw[name]
 		if ok && (old.kind != isText || old.text != val) {

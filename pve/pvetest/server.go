@@ -38,13 +38,17 @@ type Server struct {
 	log    requestLog
 	stale  *staleRows
 	closed bool
-	doors  map[string]net.Listener // the nodes' own endpoints
+	// changes counts the changes to the state, when it is saved after each.
+	changes uint64
+	saver   saver
+	doors   map[string]net.Listener // the nodes' own endpoints
 
 	reg     *registry
 	dir     string // uploads and volumes with bytes
 	ownDir  bool
 	idle    time.Duration
 	strict  func(op string) // called for an operation that is not simulated
+	tb      TB              // of the test that the server belongs to
 	workers *workerPool
 
 	listener net.Listener
@@ -72,8 +76,13 @@ type options struct {
 	root    string
 	token   string
 	strict  func(op string)
+	tb      TB
 	log     func(r Request)
+	save    bool
+	record  int
 }
+
+const nodeName = `[a-zA-Z0-9](?:[a-zA-Z0-9\-]*[a-zA-Z0-9])?`
 
 // WithNodes names the cluster's nodes; the default is one, "pve1". With more
 // than one the nodes are a cluster.
@@ -83,7 +92,7 @@ func WithNodes(names ...string) Option {
 			return errors.New("pvetest: a cluster needs a node")
 		}
 		for i, n := range names {
-			if !matchOnce(`[a-zA-Z0-9](?:[a-zA-Z0-9\-]*[a-zA-Z0-9])?`, n) {
+			if !matchOnce(nodeName, n) {
 				return fmt.Errorf("pvetest: %q is no node name", n)
 			}
 			for _, other := range names[:i] {
@@ -128,13 +137,37 @@ func WithIdleTimeout(d time.Duration) Option {
 
 // WithDir keeps uploads and other bytes in dir instead of a temporary
 // directory, and the cluster's state in dir/state.json: it is read by [New]
-// when it is there, and written by [Server.Save] and [Server.Close].
+// when it is there, and written by [Server.Save] and [Server.Close], and after
+// every change with [WithAutoSave]. Of the tasks that have ended it has the
+// last thousand.
 func WithDir(dir string) Option {
 	return func(o *options) error {
 		if dir == "" {
 			return errors.New("pvetest: empty state directory")
 		}
 		o.dir = dir
+		return nil
+	}
+}
+
+// WithAutoSave saves the state in the directory of [WithDir] after every change,
+// before the call that made it is answered, so that a program that is killed
+// loses no change that anyone was told of.
+func WithAutoSave() Option {
+	return func(o *options) error {
+		o.save = true
+		return nil
+	}
+}
+
+// WithRecord bounds the record that [Server.Requests] returns to the last n
+// requests; the default is to keep all. It is for servers that run for long.
+func WithRecord(n int) Option {
+	return func(o *options) error {
+		if n < 1 {
+			return errors.New("pvetest: the record of requests must hold at least one")
+		}
+		o.record = n
 		return nil
 	}
 }
@@ -187,18 +220,21 @@ func WithLog(f func(r Request)) Option {
 
 // New starts a simulated cluster. Close it when done.
 func New(opts ...Option) (*Server, error) {
-	o := options{nodes: []string{"pve1"}, listen: "127.0.0.1:0", clock: time.Now, root: "proxmox"}
+	o := options{nodes: []string{"pve1"}, listen: "127.0.0.1:0", clock: time.Now, root: "proxmox", tb: quiet{}}
 	for _, opt := range opts {
 		if err := opt(&o); err != nil {
 			return nil, err
 		}
+	}
+	if o.save && o.dir == "" {
+		return nil, errors.New("pvetest: WithAutoSave needs WithDir")
 	}
 	doc, err := facts()
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		clock: o.clock, booted: o.clock().Add(-30 * time.Minute), idle: o.idle, strict: o.strict,
+		clock: o.clock, booted: o.clock().Add(-30 * time.Minute), idle: o.idle, strict: o.strict, tb: o.tb,
 		reg: newRegistry(doc), quit: make(chan struct{}), conns: map[net.Conn]bool{}, secret: make([]byte, 32),
 	}
 	_, _ = rand.Read(s.secret)
@@ -210,7 +246,8 @@ func New(opts ...Option) (*Server, error) {
 			seed = seed<<8 | uint64(c)
 		}
 	}
-	s.log.f = o.log
+	s.log.f, s.log.keep = o.log, o.record
+	s.saver.on = o.save
 	s.rng = mathrand.New(mathrand.NewPCG(seed, seed>>1|1))
 	if o.workers > 0 {
 		s.workers = newWorkerPool(o.workers, o.recycle)
@@ -230,6 +267,9 @@ func New(opts ...Option) (*Server, error) {
 	}
 	if err := s.makeCert(o.listen); err != nil {
 		s.removeDir()
+		return nil, err
+	}
+	if err := s.keep(s.touch()); err != nil {
 		return nil, err
 	}
 	if err := s.start(o.listen); err != nil {
@@ -252,6 +292,7 @@ type TB interface {
 func RunT(t TB, opts ...Option) *Server {
 	t.Helper()
 	opts = append(opts, func(o *options) error {
+		o.tb = t
 		o.strict = func(op string) { t.Errorf("pvetest: %s is not simulated", op) }
 		return nil
 	})
@@ -260,7 +301,13 @@ func RunT(t TB, opts ...Option) *Server {
 		t.Fatalf("%v", err)
 		return nil
 	}
-	t.Cleanup(func() { _ = s.Close() })
+	t.Cleanup(func() {
+		t.Helper()
+		_ = s.Close()
+		for _, text := range s.missed() {
+			t.Errorf("pvetest: %s", text)
+		}
+	})
 	return s
 }
 

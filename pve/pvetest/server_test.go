@@ -136,14 +136,7 @@ func TestSeedingAndInspecting(t *testing.T) {
 	srv := c.srv
 	require.NoError(t, srv.AddStorage("nfs1", pvetest.Storage{Type: "nfs", Content: []string{"images"}, Size: 1 << 40}))
 	require.NoError(t, srv.AddStorage("thin", pvetest.Storage{Type: "lvmthin", Nodes: []string{"pve2"}}))
-	assert.Error(t, srv.AddStorage("x1", pvetest.Storage{Type: "bogus"}))
-	assert.Error(t, srv.AddStorage("1x", pvetest.Storage{Type: "dir"}))
 	require.NoError(t, srv.AddVM(100, pvetest.VM{Node: "pve2", Running: true, Config: map[string]string{"name": "a", "virtio0": "thin:2,serial=x", "virtio1": "nfs1:1"}}))
-	for name, bad := range map[string]pvetest.VM{
-		"node": {Node: "nope"}, "pool": {Pool: "nope"}, "storage": {Config: map[string]string{"virtio0": "nope:1"}},
-	} {
-		assert.Error(t, srv.AddVM(101, bad), name)
-	}
 	m, ok := srv.VM(100)
 	require.True(t, ok)
 	assert.Equal(t, "thin:vm-100-disk-0,serial=x,size=2G", m.Config["virtio0"])
@@ -165,7 +158,6 @@ func TestSeedingAndInspecting(t *testing.T) {
 	assert.Equal(t, before, srv.Snapshot(), "reading changes nothing")
 	require.NoError(t, srv.EditVM(100, func(m *pvetest.VM) { m.Config["lock"] = "backup" }))
 	assert.NotEqual(t, before, srv.Snapshot())
-	assert.Error(t, srv.EditVM(4711, func(*pvetest.VM) {}))
 	srv.DropVM(100)
 	assert.Empty(t, srv.VMIDs())
 	_, ok = srv.Volume("thin:vm-100-disk-0")

@@ -71,6 +71,10 @@ func (s *Server) releaseBlob(handle string) {
 			}
 		}
 	}
+	if s.saver.on {
+		s.saver.stale = append(s.saver.stale, handle)
+		return
+	}
 	_ = os.Remove(s.blobPath(handle)) // a file left behind does no harm
 }
 

@@ -82,3 +82,8 @@ func volumeCan(typ string, f feature, format string, base bool) bool {
 	}
 	return false
 }
+
+// storageTypes lists the types that can hold something here.
+func storageTypes() []string {
+	return []string{"btrfs", "cephfs", "cifs", "dir", "lvm", "lvmthin", "nfs", "rbd", "zfspool"}
+}

@@ -24,6 +24,7 @@ func (s *Server) load(o *options) error {
 			}
 			s.state, s.secret, s.booted = saved.Cluster, saved.Secret, s.clock().Add(-saved.Uptime)
 			s.state.fill()
+			s.sweep()
 			for _, t := range s.state.Tasks {
 				if t.running() {
 					s.endTask(t, errors.New("unexpected status"))
@@ -97,28 +98,6 @@ type savedState struct {
 	Cluster *cluster      `json:"cluster"`
 	Secret  []byte        `json:"secret"`
 	Uptime  time.Duration `json:"uptime"`
-}
-
-// Save writes the cluster's state to the directory given by [WithDir]. Without
-// one it does nothing.
-func (s *Server) Save() error {
-	if s.ownDir {
-		return nil
-	}
-	s.mu.Lock()
-	data, err := json.MarshalIndent(savedState{s.state, s.secret, s.clock().Sub(s.booted)}, "", " ")
-	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("pvetest: %w", err)
-	}
-	tmp := s.stateFile() + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return fmt.Errorf("pvetest: %w", err)
-	}
-	if err := os.Rename(tmp, s.stateFile()); err != nil {
-		return fmt.Errorf("pvetest: %w", err)
-	}
-	return nil
 }
 
 // Snapshot returns the whole persistent state of the cluster as JSON in a

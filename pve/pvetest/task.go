@@ -2,7 +2,6 @@ package pvetest
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -67,26 +66,42 @@ func (t *task) running() bool { return t.Status == "" }
 // TasksTake makes tasks end, and do their work, only after n looks at their
 // status. With 0, the default, they are done before the call that starts them
 // is answered.
-func (s *Server) TasksTake(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tasks.looks = n
+func (s *Server) TasksTake(n int) error {
+	s.tb.Helper()
+	return s.change("TasksTake", func() error {
+		if n < 0 {
+			return fmt.Errorf("%d looks", n)
+		}
+		s.tasks.looks = n
+		return nil
+	})
 }
 
 // TasksLast makes tasks end, and do their work, when d has passed by the
 // cluster's clock.
-func (s *Server) TasksLast(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tasks.last = d
+func (s *Server) TasksLast(d time.Duration) error {
+	s.tb.Helper()
+	return s.change("TasksLast", func() error {
+		if d < 0 {
+			return fmt.Errorf("a time of %s", d)
+		}
+		s.tasks.last = d
+		return nil
+	})
 }
 
-// HoldTask keeps the next task whose type and id match, such as
-// "qmshutdown:100", running until it is stopped.
-func (s *Server) HoldTask(pattern string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tasks.hold = append(s.tasks.hold, pattern)
+// HoldTask keeps the next task that matches a pattern, such as
+// "qmshutdown:100", running until it is stopped. The patterns are those of
+// [Server.FailTask].
+func (s *Server) HoldTask(pattern string) error {
+	s.tb.Helper()
+	return s.change("HoldTask", func() error {
+		if err := checkTaskPattern(pattern); err != nil {
+			return err
+		}
+		s.tasks.hold = append(s.tasks.hold, pattern)
+		return nil
+	})
 }
 
 // task starts a worker on the node that answers and returns its UPID. What run
@@ -110,17 +125,20 @@ func (c *call) taskOn(nodeName, typ, id string, run func(t *task) error) string 
 	c.cl().Tasks = append(c.cl().Tasks, t)
 	if f := c.fault; f != nil {
 		t.fail, t.failLate, t.bound = f.TaskError, f.After, f.TaskWarnings
+		if f.origin != nil {
+			f.origin.struck = true
+		}
 		c.fault = nil // not for tasks that this one starts
 	}
 	for i, f := range s.tasks.fail {
-		if ok, _ := path.Match(f.pattern, typ+":"+id); ok || f.pattern == "*" {
+		if matchTask(f.pattern, typ, id) {
 			t.fail = f.status
 			s.tasks.fail = append(s.tasks.fail[:i], s.tasks.fail[i+1:]...)
 			break
 		}
 	}
 	for i, pattern := range s.tasks.hold {
-		if ok, _ := path.Match(pattern, typ+":"+id); ok || pattern == "*" {
+		if matchTask(pattern, typ, id) {
 			t.held = true
 			s.tasks.hold = append(s.tasks.hold[:i], s.tasks.hold[i+1:]...)
 			break
@@ -182,6 +200,7 @@ func (s *Server) endTask(t *task, err error) {
 		t.undo()
 	}
 	t.run, t.undo = nil, nil
+	s.changes++
 	t.End = s.clock().Unix()
 	switch {
 	case err != nil:
