@@ -125,6 +125,14 @@ type imageReader struct {
 
 // open starts reading the content, with every layer around it undone.
 func (i *image) open(ctx context.Context) (_ *imageReader, err error) {
+	// To open a pipe is to wait for its writer, which no context ends.
+	info, err := os.Stat(i.path)
+	if err != nil {
+		return nil, i.errorf(err, "cannot be opened")
+	}
+	if !info.Mode().IsRegular() {
+		return nil, i.errorf(nil, "is %s: it has to be a regular file", fileKind(info.Mode()))
+	}
 	file, err := os.Open(i.path)
 	if err != nil {
 		return nil, i.errorf(err, "cannot be opened")
@@ -134,9 +142,6 @@ func (i *image) open(ctx context.Context) (_ *imageReader, err error) {
 			file.Close()
 		}
 	}()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, i.errorf(err, "is not a regular file")
-	}
 	r := &imageReader{image: i, ctx: ctx, file: file}
 	plain := bufio.NewReaderSize(contextReader{ctx, file}, imageBuffer)
 	if magic, _ := plain.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -166,6 +171,21 @@ func (i *image) open(ctx context.Context) (_ *imageReader, err error) {
 	return r, nil
 }
 
+// fileKind names what is not a regular file.
+func fileKind(mode os.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a directory"
+	case mode&os.ModeNamedPipe != 0:
+		return "a named pipe"
+	case mode&os.ModeSocket != 0:
+		return "a socket"
+	case mode&os.ModeDevice != 0:
+		return "a device"
+	}
+	return "a special file"
+}
+
 // findRoot goes to root.img in the archive.
 func (r *imageReader) findRoot() error {
 	for {
@@ -180,7 +200,7 @@ func (r *imageReader) findRoot() error {
 		switch {
 		case h.Typeflag == tar.TypeDir && name == ".":
 			continue
-		case h.Typeflag != tar.TypeReg:
+		case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
 			return r.image.errorf(nil, "is an archive with %q, which is not a regular file: expected %s alone", clip(h.Name), rootImage)
 		case name != rootImage:
 			return r.image.errorf(nil, "is an archive with %q: expected %s alone", clip(h.Name), rootImage)

@@ -10,10 +10,12 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -51,6 +53,30 @@ func tarball(t testing.TB, members ...member) []byte {
 	return b.Bytes()
 }
 
+// sparseTar packs a disk of which only the first bytes are not zero, as GNU tar
+// does with --sparse.
+func sparseTar(disk []byte, used int) []byte {
+	h := make([]byte, 512)
+	octal := func(at, width int, n int) { copy(h[at:], fmt.Sprintf("%0*o\x00", width-1, n)) }
+	copy(h, "root.img")
+	octal(100, 8, 0o644)
+	octal(124, 12, used)
+	copy(h[148:], "        ")
+	h[156] = tar.TypeGNUSparse
+	copy(h[257:], "ustar  \x00")
+	octal(386, 12, 0)
+	octal(398, 12, used)
+	octal(410, 12, len(disk))
+	octal(422, 12, 0)
+	octal(483, 12, len(disk))
+	sum := 0
+	for _, c := range h {
+		sum += int(c)
+	}
+	copy(h[148:], fmt.Sprintf("%06o\x00 ", sum))
+	return slices.Concat(h, disk[:used], make([]byte, 1024))
+}
+
 func writeImage(t testing.TB, data []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")
@@ -78,6 +104,7 @@ func TestInspectImage(t *testing.T) {
 		{"a newer qcow2", testimage.Archive(current), current, "qcow2", 3 << 30},
 		{"a stemcell's raw disk", testimage.Archive(raw), raw, "raw", 1 << 20},
 		{"a raw disk that does not compress", testimage.Archive(noise), noise, "raw", 3 << 20},
+		{"a disk with holes, packed by GNU tar", gzipped(sparseTar(raw, 512)), raw, "raw", 1 << 20},
 		{"a tar without gzip", tarball(t, member{h: tar.Header{Name: "root.img"}, data: old}), old, "qcow2", 300 << 20},
 		{"a tar that begins with its directory", gzipped(tarball(t, member{h: tar.Header{Name: "./", Typeflag: tar.TypeDir}}, member{h: tar.Header{Name: "./root.img"}, data: raw})), raw, "raw", 1 << 20},
 		{"a bare qcow2", old, old, "qcow2", 300 << 20},
@@ -182,7 +209,7 @@ func TestImageThatIsNoFile(t *testing.T) {
 	_, err := inspectImage(t.Context(), filepath.Join(t.TempDir(), "none"))
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	_, err = inspectImage(t.Context(), t.TempDir())
-	assert.ErrorContains(t, err, "is not a regular file")
+	assert.ErrorContains(t, err, "is a directory: it has to be a regular file")
 }
 
 func TestImageThatChanges(t *testing.T) {

@@ -147,7 +147,9 @@ func (c *CPI) planPlace(v *view, m clusterNode, p VMProperties, rootSize int64, 
 		}
 	}
 	if _, ok := c.isoStore(v, m.name); !ok {
-		return pl, no("no storage for the agent's settings: %s", storageHint("iso_storage", c.cfg.ISOStorage, "iso"))
+		r := no("no storage for the agent's settings: %s", storageHint("iso_storage", c.cfg.ISOStorage, "iso"))
+		r.passes = v.dormant(m.name, "iso", c.cfg.ISOStorage)
+		return pl, r
 	}
 	var r *refusal
 	if pl.root, r = pickStore(v, m.name, p.RootDisk.Storage, rootSize); r != nil {
@@ -301,6 +303,14 @@ func storageHint(key, configured, content string) string {
 			key, configured, content, configured)
 	}
 	return fmt.Sprintf("none that the API token sees has content %s: set %s, and grant Datastore.Audit on it", content, key)
+}
+
+// dormant reports whether a node has a storage for a kind of content, the
+// configured one if there is one, that is not active at the moment.
+func (v *view) dormant(node, content, configured string) bool {
+	return slices.ContainsFunc(v.stores, func(s store) bool {
+		return s.node == node && !s.available && (configured == "" || s.id == configured) && slices.Contains(s.content, content)
+	})
 }
 
 // importStore returns the storage that stemcell images pass through as a node

@@ -215,18 +215,19 @@ func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
 		via, ok := c.importStore(v, m.name)
 		if !ok {
 			hint := storageHint("import_storage", c.cfg.ImportStorage, "import")
-			refused = append(refused, refusal{name: m.name, reason: "no storage for the image to pass through: " + hint})
+			refused = append(refused, refusal{
+				name: m.name, reason: "no storage for the image to pass through: " + hint, passes: v.dormant(m.name, "import", c.cfg.ImportStorage),
+			})
 			continue
 		}
 		free, _ := freeMemory(v, m, templateMemory)
 		all = append(all, stemcellTarget{place: place{node: m.name, root: s, free: free}, via: via})
 	}
 	if len(all) == 0 {
-		err := rpc.CloudError
 		if allFull(refused) {
-			err = rpc.NoDiskSpace
+			return nil, rpc.NoDiskSpace("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused))
 		}
-		return nil, err("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused))
+		return nil, rpc.CloudError("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
 	}
 	slices.SortStableFunc(all, func(a, b stemcellTarget) int {
 		return cmp.Or(cmp.Compare(b.place.free, a.place.free), cmp.Compare(a.place.node, b.place.node))

@@ -104,7 +104,14 @@ func (c *CPI) creationError(err error, untried bool) error {
 	// The retry comes with the same arguments: it helps when another node is left,
 	// or when what was in the way passes by itself.
 	passes := errors.Is(err, pve.ErrNoQuorum) || errors.Is(err, pve.ErrLocked) || errors.Is(err, pve.ErrWorkerStart)
-	return rpc.VMCreationFailed("%w", err).OKToRetry((untried || passes) && !strings.Contains(err.Error(), leftBehindText))
+	return rpc.VMCreationFailed("%w", err).OKToRetry((untried && !sameEverywhere(err) || passes) && !strings.Contains(err.Error(), leftBehindText))
+}
+
+// sameEverywhere reports whether err would come from every node alike: arguments
+// that PVE does not take, no VMID left, or somebody who ended the call.
+func sameEverywhere(err error) bool {
+	return errors.Is(err, pve.ErrInvalidParameter) && !isTaskError(err) || errors.Is(err, context.Canceled) ||
+		strings.Contains(err.Error(), "unable to get any free VMID")
 }
 
 // reasonOf says in a few words what is wrong with a node.
@@ -124,13 +131,19 @@ func (c *CPI) newOrder(req rpc.CreateVMRequest) (*order, error) {
 	if err := parseStemcellCID(req.Stemcell); err != nil {
 		return nil, err
 	}
-	for _, d := range req.Disks {
+	if most := slotLast - slotPersistent + 1; len(req.Disks) > most {
+		return nil, rpc.CloudError("create_vm: the VM is to have %d persistent disks, at most %d are possible", len(req.Disks), most)
+	}
+	for i, d := range req.Disks {
 		if err := parseDiskCID(d); err != nil {
 			return nil, err
 		}
+		if slices.Contains(req.Disks[:i], d) {
+			return nil, rpc.CloudError("create_vm: disk %s is named twice", d)
+		}
 	}
-	if most := slotLast - slotPersistent + 1; len(req.Disks) > most {
-		return nil, rpc.CloudError("create_vm: the VM is to have %d persistent disks, at most %d are possible", len(req.Disks), most)
+	if len(req.Networks) == 0 {
+		return nil, rpc.CloudError("create_vm: no network is given: a VM needs at least one, or nothing can reach its agent")
 	}
 	props, warnings, err := ParseVMProperties(req.CloudProperties, &c.cfg)
 	if err != nil {

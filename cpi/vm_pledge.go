@@ -139,11 +139,21 @@ func (c *CPI) underWay() map[string]int {
 	return out
 }
 
+// sweepTime bounds what a call spends on what others left, so that it has time for
+// its own work. What is not done by then is left to the next call.
+const sweepTime = 30 * time.Second
+
 // sweep removes what calls left that have died.
 func (c *CPI) sweep(ctx context.Context) {
 	if c.cfg.LockDir == "" {
 		return
 	}
+	limit := sweepTime
+	if c.cfg.CallTimeout > 0 {
+		limit = min(limit, c.cfg.CallTimeout/10)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("cleaning up took longer than %s: %w", limit, context.DeadlineExceeded))
+	defer cancel()
 	c.sweepNotes(time.Now())
 	entries, err := os.ReadDir(c.pledgeDir())
 	if err != nil || len(entries) == 0 {
