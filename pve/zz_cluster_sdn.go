@@ -73,7 +73,7 @@ type SDNController struct {
 	EBGP                *bool                 `json:"ebgp,omitempty"`
 	EBGPMultihop        *int64                `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string               `json:"isis-domain,omitempty"`
-	ISISIfaces          []string              `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces          []string              `json:"isis-ifaces,omitempty" px:"list= "`
 	ISISNet             *string               `json:"isis-net,omitempty"`
 	Loopback            *string               `json:"loopback,omitempty"`
 	Node                *string               `json:"node,omitempty"`
@@ -94,7 +94,7 @@ type SDNControllerPending struct {
 	EBGP                *bool    `json:"ebgp,omitempty"`
 	EBGPMultihop        *int64   `json:"ebgp-multihop,omitempty"`
 	ISISDomain          *string  `json:"isis-domain,omitempty"`
-	ISISIfaces          []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces          []string `json:"isis-ifaces,omitempty" px:"list= "`
 	ISISNet             *string  `json:"isis-net,omitempty"`
 	Loopback            *string  `json:"loopback,omitempty"`
 	Node                *string  `json:"node,omitempty"`
@@ -116,7 +116,7 @@ type CreateSDNControllerParams struct {
 	EBGPMultihop            *int64   `json:"ebgp-multihop,omitempty"`
 	Fabric                  *string  `json:"fabric,omitempty"` // Since 9.1.
 	ISISDomain              *string  `json:"isis-domain,omitempty"`
-	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list= "`
 	ISISNet                 *string  `json:"isis-net,omitempty"`   // 20 to 50 characters.
 	LockToken               *string  `json:"lock-token,omitempty"` // Since 9.1.
 	Loopback                *string  `json:"loopback,omitempty"`
@@ -166,7 +166,7 @@ type UpdateSDNControllerParams struct {
 	EBGPMultihop            *int64   `json:"ebgp-multihop,omitempty"`
 	Fabric                  *string  `json:"fabric,omitempty"` // Since 9.1.
 	ISISDomain              *string  `json:"isis-domain,omitempty"`
-	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list"`
+	ISISIfaces              []string `json:"isis-ifaces,omitempty" px:"list= "`
 	ISISNet                 *string  `json:"isis-net,omitempty"`   // 20 to 50 characters.
 	LockToken               *string  `json:"lock-token,omitempty"` // Since 9.1.
 	Loopback                *string  `json:"loopback,omitempty"`

@@ -83,7 +83,7 @@ type CreateContainerParams struct {
 	Lock               *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP                 map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0 to mp255.
 	Memory             *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
-	Nameserver         []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver         []string                      `json:"nameserver,omitempty" px:"list= "`
 	Net                map[int]ContainerNet          `json:"net[n],omitempty"`   // net0 to net31.
 	OSType             *string                       `json:"ostype,omitempty"`   // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot             *bool                         `json:"onboot,omitempty"`   // Default false.
@@ -93,7 +93,7 @@ type CreateContainerParams struct {
 	Restore            *bool                         `json:"restore,omitempty"`
 	RootFS             *ContainerRootFS              `json:"rootfs,omitempty"`
 	SSHPublicKeys      *string                       `json:"ssh-public-keys,omitempty"`
-	SearchDomain       []string                      `json:"searchdomain,omitempty" px:"list"`
+	SearchDomain       []string                      `json:"searchdomain,omitempty" px:"list= "`
 	Start              *bool                         `json:"start,omitempty"` // Default false.
 	Startup            *GuestStartup                 `json:"startup,omitempty"`
 	Storage            *string                       `json:"storage,omitempty"` // Default local.
@@ -447,14 +447,14 @@ type ContainerConfig struct {
 	Lock         *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0 to mp255.
 	Memory       *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
-	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver   []string                      `json:"nameserver,omitempty" px:"list= "`
 	Net          map[int]ContainerNet          `json:"net[n],omitempty"` // net0 to net31.
 	OSType       *string                       `json:"ostype,omitempty"` // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"` // Default false.
 	Parent       *string                       `json:"parent,omitempty"`
 	Protection   *bool                         `json:"protection,omitempty"` // Default false.
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
-	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list"`
+	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list= "`
 	SnapTime     *int64                        `json:"snaptime,omitempty"`
 	Startup      *GuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
@@ -491,14 +491,14 @@ type UpdateContainerConfigParams struct {
 	Lock         *string                       `json:"lock,omitempty"`     // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`    // mp0 to mp255.
 	Memory       *int64                        `json:"memory,omitempty"`   // At least 16. Default 512.
-	Nameserver   []string                      `json:"nameserver,omitempty" px:"list"`
+	Nameserver   []string                      `json:"nameserver,omitempty" px:"list= "`
 	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0 to net31.
 	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
 	OnBoot       *bool                         `json:"onboot,omitempty"`     // Default false.
 	Protection   *bool                         `json:"protection,omitempty"` // Default false.
 	Revert       []string                      `json:"revert,omitempty" px:"list"`
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
-	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list"`
+	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list= "`
 	Startup      *GuestStartup                 `json:"startup,omitempty"`
 	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.

@@ -44,10 +44,10 @@ type NodeNetworkListItem struct {
 	BridgeFd             *int64   `json:"bridge_fd,omitempty"`
 	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`
 	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"`
-	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list"`
+	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list= "`
 	BridgeSTP            *string  `json:"bridge_stp,omitempty"`
 	BridgeUnicastFlood   *bool    `json:"bridge-unicast-flood,omitempty"`
-	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list"`
+	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list= "`
 	BridgeVLANAware      *bool    `json:"bridge_vlan_aware,omitempty"`
 	CIDR                 *string  `json:"cidr,omitempty"`  // An IPv4 address with prefix length.
 	CIDR6                *string  `json:"cidr6,omitempty"` // An IPv6 address with prefix length.
@@ -64,15 +64,15 @@ type NodeNetworkListItem struct {
 	Method6              *string  `json:"method6,omitempty"`  // One of loopback, dhcp, manual, static, auto.
 	Netmask              *string  `json:"netmask,omitempty"`  // Needs address as well.
 	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
-	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list"`
+	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list= "`
 	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
-	OVSPorts             []string `json:"ovs_ports,omitempty" px:"list"`
+	OVSPorts             []string `json:"ovs_ports,omitempty" px:"list= "`
 	OVSTag               *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
 	Options              []string `json:"options,omitempty"`
 	Options6             []string `json:"options6,omitempty"`
 	Priority             *int64   `json:"priority,omitempty"`
-	Slaves               []string `json:"slaves,omitempty" px:"list"`
+	Slaves               []string `json:"slaves,omitempty" px:"list= "`
 	UplinkID             *string  `json:"uplink-id,omitempty"`
 	VLANAware            *bool    `json:"vlanaware,omitempty"`
 	VLANID               *int64   `json:"vlan-id,omitempty"`       // 1 to 4094.
@@ -99,8 +99,8 @@ type CreateNodeNetworkParams struct {
 	BondMode           *string  `json:"bond_mode,omitempty"`
 	BondPrimary        *string  `json:"bond-primary,omitempty"`
 	BondXmitHashPolicy *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
-	BridgePorts        []string `json:"bridge_ports,omitempty" px:"list"`
-	BridgeVIDs         []string `json:"bridge_vids,omitempty" px:"list"`
+	BridgePorts        []string `json:"bridge_ports,omitempty" px:"list= "`
+	BridgeVIDs         []string `json:"bridge_vids,omitempty" px:"list= "`
 	BridgeVLANAware    *bool    `json:"bridge_vlan_aware,omitempty"`
 	CIDR               *string  `json:"cidr,omitempty"`  // An IPv4 address with prefix length.
 	CIDR6              *string  `json:"cidr6,omitempty"` // An IPv6 address with prefix length.
@@ -111,12 +111,12 @@ type CreateNodeNetworkParams struct {
 	MTU                *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
 	Netmask            *string  `json:"netmask,omitempty"`  // Needs address as well.
 	Netmask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
-	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list"`
+	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list= "`
 	OVSBridge          *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions         *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
-	OVSPorts           []string `json:"ovs_ports,omitempty" px:"list"`
+	OVSPorts           []string `json:"ovs_ports,omitempty" px:"list= "`
 	OVSTag             *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
-	Slaves             []string `json:"slaves,omitempty" px:"list"`
+	Slaves             []string `json:"slaves,omitempty" px:"list= "`
 	VLANID             *int64   `json:"vlan-id,omitempty"` // 1 to 4094.
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"`
 }
@@ -195,10 +195,10 @@ type NodeNetwork struct {
 	BridgeFd             *int64   `json:"bridge_fd,omitempty"`
 	BridgeLearning       *bool    `json:"bridge-learning,omitempty"`
 	BridgeMulticastFlood *bool    `json:"bridge-multicast-flood,omitempty"`
-	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list"`
+	BridgePorts          []string `json:"bridge_ports,omitempty" px:"list= "`
 	BridgeSTP            *string  `json:"bridge_stp,omitempty"`
 	BridgeUnicastFlood   *bool    `json:"bridge-unicast-flood,omitempty"`
-	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list"`
+	BridgeVIDs           []string `json:"bridge_vids,omitempty" px:"list= "`
 	BridgeVLANAware      *bool    `json:"bridge_vlan_aware,omitempty"`
 	CIDR                 *string  `json:"cidr,omitempty"`  // An IPv4 address with prefix length.
 	CIDR6                *string  `json:"cidr6,omitempty"` // An IPv6 address with prefix length.
@@ -216,15 +216,15 @@ type NodeNetwork struct {
 	Method6              *string  `json:"method6,omitempty"`  // One of loopback, dhcp, manual, static, auto.
 	Netmask              *string  `json:"netmask,omitempty"`  // Needs address as well.
 	Netmask6             *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
-	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list"`
+	OVSBonds             []string `json:"ovs_bonds,omitempty" px:"list= "`
 	OVSBridge            *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions           *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
-	OVSPorts             []string `json:"ovs_ports,omitempty" px:"list"`
+	OVSPorts             []string `json:"ovs_ports,omitempty" px:"list= "`
 	OVSTag               *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
 	Options              []string `json:"options,omitempty"`
 	Options6             []string `json:"options6,omitempty"`
 	Priority             *int64   `json:"priority,omitempty"`
-	Slaves               []string `json:"slaves,omitempty" px:"list"`
+	Slaves               []string `json:"slaves,omitempty" px:"list= "`
 	UplinkID             *string  `json:"uplink-id,omitempty"`
 	VLANAware            *bool    `json:"vlanaware,omitempty"`
 	VLANID               *int64   `json:"vlan-id,omitempty"`       // 1 to 4094.
@@ -251,8 +251,8 @@ type UpdateNodeNetworkParams struct {
 	BondMode           *string  `json:"bond_mode,omitempty"`
 	BondPrimary        *string  `json:"bond-primary,omitempty"`
 	BondXmitHashPolicy *string  `json:"bond_xmit_hash_policy,omitempty"` // One of layer2, layer2+3, layer3+4.
-	BridgePorts        []string `json:"bridge_ports,omitempty" px:"list"`
-	BridgeVIDs         []string `json:"bridge_vids,omitempty" px:"list"`
+	BridgePorts        []string `json:"bridge_ports,omitempty" px:"list= "`
+	BridgeVIDs         []string `json:"bridge_vids,omitempty" px:"list= "`
 	BridgeVLANAware    *bool    `json:"bridge_vlan_aware,omitempty"`
 	CIDR               *string  `json:"cidr,omitempty"`  // An IPv4 address with prefix length.
 	CIDR6              *string  `json:"cidr6,omitempty"` // An IPv6 address with prefix length.
@@ -264,12 +264,12 @@ type UpdateNodeNetworkParams struct {
 	MTU                *int64   `json:"mtu,omitempty"`      // 1280 to 65520.
 	Netmask            *string  `json:"netmask,omitempty"`  // Needs address as well.
 	Netmask6           *int64   `json:"netmask6,omitempty"` // 0 to 128. Needs address6 as well.
-	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list"`
+	OVSBonds           []string `json:"ovs_bonds,omitempty" px:"list= "`
 	OVSBridge          *string  `json:"ovs_bridge,omitempty"`
 	OVSOptions         *string  `json:"ovs_options,omitempty"` // At most 1024 characters.
-	OVSPorts           []string `json:"ovs_ports,omitempty" px:"list"`
+	OVSPorts           []string `json:"ovs_ports,omitempty" px:"list= "`
 	OVSTag             *int64   `json:"ovs_tag,omitempty"` // 1 to 4094.
-	Slaves             []string `json:"slaves,omitempty" px:"list"`
+	Slaves             []string `json:"slaves,omitempty" px:"list= "`
 	VLANID             *int64   `json:"vlan-id,omitempty"` // 1 to 4094.
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"`
 }

@@ -85,7 +85,7 @@ type VMConfig struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list= "`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -215,7 +215,7 @@ type UpdateVMConfigAsyncParams struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list= "`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.
@@ -325,7 +325,7 @@ type UpdateVMConfigParams struct {
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
-	Nameserver      []string           `json:"nameserver,omitempty" px:"list"`
+	Nameserver      []string           `json:"nameserver,omitempty" px:"list= "`
 	Net             map[int]VMNet      `json:"net[n],omitempty"` // net0 to net31.
 	// One of other, wxp, w2k, w2k3, w2k8, wvista, win7, win8, win10, win11, l24, l26, solaris.
 	// Default other.

@@ -161,13 +161,26 @@ func (b *builder) text(s *apidoc.Schema, o *openapi3.Schema, p position) {
 	case p.props && s.Format == "urlencoded":
 		// A disk's serial or model is one text, escaped: no list of keys.
 	case isList(s) && !p.root:
-		o.Extensions[XList] = ","
-		if s.Format == "urlencoded" {
-			o.Extensions[XList] = "urlencoded"
-		} else if p.props {
-			o.Extensions[XList] = ";"
-		}
+		o.Extensions[XList] = separator(s, p)
 	}
+}
+
+// separator returns what to write between the items of a list. The server reads lists by
+// commas, semicolons and white space alike, but stores some as they come, for programs
+// that know white space alone: name servers and search domains that go into a guest, and
+// what goes into a node's network configuration.
+func separator(s *apidoc.Schema, p position) string {
+	switch {
+	case s.Format == "urlencoded":
+		return "urlencoded"
+	case p.props:
+		return ";"
+	}
+	switch s.Format {
+	case "address-list", "dns-name-list", "lxc-ip-with-ll-iface-list", "pve-iface-list", "pve-vlan-id-or-range-list":
+		return " "
+	}
+	return ","
 }
 
 // limits copies what OpenAPI has words for.
