@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 )
@@ -270,11 +269,4 @@ func silent() map[string][]any {
 func quoted(s string) string {
 	data, _ := json.Marshal(s)
 	return string(data)
-}
-
-func (l *ledger) clone() *ledger {
-	return &ledger{
-		vms: maps.Clone(l.vms), disks: maps.Clone(l.disks), stemcells: maps.Clone(l.stemcells),
-		attached: maps.Clone(l.attached), metadata: maps.Clone(l.metadata),
-	}
 }

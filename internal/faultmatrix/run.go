@@ -171,7 +171,6 @@ func (m *matrix) attempt(c *cell) (problems []string) {
 	}
 	defer w.close()
 	l, before := newLedger(w.subject), w.operators()
-
 	w.limits = m.limits
 	first, struck, err := w.suffer(c)
 	if err != nil {
@@ -194,6 +193,13 @@ func (m *matrix) attempt(c *cell) (problems []string) {
 		problems = append(problems, fmt.Sprintf("takes %s", first.took.Round(time.Second)))
 	}
 	w.limits = generous
+	if c.method.reads {
+		for _, r := range w.srv.Requests() {
+			if r.Method != "GET" {
+				problems = append(problems, "changes something: "+r.String())
+			}
+		}
+	}
 	w.heal()
 	if c.fault.hangs {
 		if err := w.stopTasks(context.Background()); err != nil {
