@@ -20,9 +20,8 @@ func (c *Client) GetAdminIndex(ctx context.Context) ([]Subdirectory, error) {
 	return out, err
 }
 
-// ListDatastores calls GET /admin/datastore. Lists the datastores you may see.
-//
-// Open to every authenticated user.
+// ListDatastores calls GET /admin/datastore. Lists the datastores you may see. Open to every
+// authenticated user.
 //
 //api:operation GET /admin/datastore
 func (c *Client) ListDatastores(ctx context.Context) ([]DatastoreListItem, error) {
@@ -117,7 +116,6 @@ type ListDatastoreCatalogParams struct {
 }
 
 // ListDatastoreCatalog calls GET /admin/datastore/{store}/catalog. Lists a directory inside a backup.
-//
 // Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/catalog
@@ -167,9 +165,7 @@ type DownloadBackupFileParams struct {
 }
 
 // DownloadBackupFile calls GET /admin/datastore/{store}/download. Downloads a file of a backup as it
-// is stored.
-//
-// The caller closes the result. Needs a login, and more than the API description states.
+// is stored. The caller closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/download
 func (c *Client) DownloadBackupFile(ctx context.Context, p DownloadBackupFileParams) (*Download, error) {
@@ -326,9 +322,7 @@ type ListBackupGroupsParams struct {
 }
 
 // ListBackupGroups calls GET /admin/datastore/{store}/groups. Lists backup groups, one for each guest
-// or host.
-//
-// Needs a login, and more than the API description states.
+// or host. Needs a login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/groups
 func (c *Client) ListBackupGroups(ctx context.Context, p ListBackupGroupsParams) ([]BackupGroup, error) {
@@ -576,9 +570,7 @@ type PruneBackupGroupParams struct {
 }
 
 // PruneBackupGroup calls POST /admin/datastore/{store}/prune. Deletes old backups of one group by the
-// rules given, and tells which.
-//
-// Needs a login, and more than the API description states.
+// rules given, and tells which. Needs a login, and more than the API description states.
 //
 //api:operation POST /admin/datastore/{store}/prune
 func (c *Client) PruneBackupGroup(ctx context.Context, p PruneBackupGroupParams) ([]PruneBackupGroupResult, error) {
@@ -710,9 +702,8 @@ type ListBackupSnapshotsParams struct {
 	NS         *string `json:"ns,omitempty"`          // At most 256 characters.
 }
 
-// ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots. Lists single backups.
-//
-// Needs a login, and more than the API description states.
+// ListBackupSnapshots calls GET /admin/datastore/{store}/snapshots. Lists single backups. Needs a
+// login, and more than the API description states.
 //
 //api:operation GET /admin/datastore/{store}/snapshots
 func (c *Client) ListBackupSnapshots(ctx context.Context, p ListBackupSnapshotsParams) ([]BackupSnapshotListItem, error) {
@@ -726,13 +717,22 @@ type BackupSnapshotListItem struct {
 	BackupID     string                              `json:"backup-id"`
 	BackupTime   int64                               `json:"backup-time"` // At least 1.
 	BackupType   string                              `json:"backup-type"` // One of vm, ct, host.
-	Files        []string                            `json:"files"`
+	Files        []BackupSnapshotListItemFile        `json:"files"`
 	Protected    bool                                `json:"protected"`
 	Comment      *string                             `json:"comment,omitempty"` // At most 128 characters.
 	Fingerprint  *string                             `json:"fingerprint,omitempty"`
 	Owner        *string                             `json:"owner,omitempty"` // 3 to 64 characters.
 	Size         *uint64                             `json:"size,omitempty"`  // At least 0. Bytes.
 	Verification *BackupSnapshotListItemVerification `json:"verification,omitempty"`
+}
+
+// BackupSnapshotListItemFile is part of the result of [Client.ListBackupSnapshots].
+type BackupSnapshotListItemFile struct {
+	Filename  string  `json:"filename"`
+	CryptMode *string `json:"crypt-mode,omitempty"` // One of none, encrypt, sign-only.
+	Size      *uint64 `json:"size,omitempty"`       // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // BackupSnapshotListItemVerification is part of the result of [Client.ListBackupSnapshots].

@@ -28,9 +28,7 @@ type ProbePBSTLSParams struct {
 }
 
 // ProbePBSTLS calls POST /pbs/probe-tls. Asks a Proxmox Backup Server for its certificate, before it
-// is added.
-//
-// The API description does not tell what the result holds. Needs System.Modify on /.
+// is added. The API description does not tell what the result holds. Needs System.Modify on /.
 //
 //api:operation POST /pbs/probe-tls
 func (c *Client) ProbePBSTLS(ctx context.Context, p ProbePBSTLSParams) (json.RawMessage, error) {
@@ -344,13 +342,22 @@ type PBSDatastoreSnapshotListItem struct {
 	BackupID     string                                    `json:"backup-id"`
 	BackupTime   int64                                     `json:"backup-time"` // At least 1.
 	BackupType   string                                    `json:"backup-type"` // One of vm, ct, host.
-	Files        []string                                  `json:"files"`
+	Files        []PBSDatastoreSnapshotListItemFile        `json:"files"`
 	Protected    bool                                      `json:"protected"`
 	Comment      *string                                   `json:"comment,omitempty"` // At most 128 characters.
 	Fingerprint  *string                                   `json:"fingerprint,omitempty"`
 	Owner        *string                                   `json:"owner,omitempty"` // 3 to 64 characters.
 	Size         *uint64                                   `json:"size,omitempty"`  // At least 0. Bytes.
 	Verification *PBSDatastoreSnapshotListItemVerification `json:"verification,omitempty"`
+}
+
+// PBSDatastoreSnapshotListItemFile is part of the result of [Client.ListPBSDatastoreSnapshots].
+type PBSDatastoreSnapshotListItemFile struct {
+	Filename  string  `json:"filename"`
+	CryptMode *string `json:"crypt-mode,omitempty"` // One of none, encrypt, sign-only.
+	Size      *uint64 `json:"size,omitempty"`       // Bytes.
+
+	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
 // PBSDatastoreSnapshotListItemVerification is part of the result of
