@@ -141,41 +141,36 @@ func (a *api) observe(ctx context.Context) (*observation, error) {
 
 func (a *api) observeOnce(ctx context.Context) (*observation, error) {
 	o := &observation{guests: map[int64]*guest{}, volumes: map[string]*volume{}, local: map[string]bool{}}
-	var nodes []struct{ Node, Status string }
-	if err := a.get(ctx, "/nodes", &nodes); err != nil {
-		return nil, err
-	}
-	if len(nodes) == 0 {
-		return nil, errors.New("the API token sees no node of the cluster")
-	}
+	// One list has nodes, guests and storages. What it says of a guest's state may
+	// be old; of where things are it is not.
 	var rows []struct {
-		VMID     int64
 		Type     string
 		Node     string
+		Status   string
+		VMID     int64
 		Name     string
 		Template number
 		Tags     string
 		Pool     string
+		Storage  string
+		Shared   number
 	}
-	if err := a.get(ctx, "/cluster/resources?type=vm", &rows); err != nil {
+	if err := a.get(ctx, "/cluster/resources", &rows); err != nil {
 		return nil, err
 	}
+	online := map[string]bool{}
 	for _, r := range rows {
-		if r.Type != "qemu" {
-			continue
+		switch r.Type {
+		case "node":
+			online[r.Node] = r.Status == "online"
+		case "qemu":
+			o.guests[r.VMID] = &guest{VMID: r.VMID, Node: r.Node, Name: r.Name, Template: r.Template == 1, Tags: splitTags(r.Tags), Pool: r.Pool}
+		case "storage":
+			o.local[r.Storage] = r.Shared != 1
 		}
-		o.guests[r.VMID] = &guest{VMID: r.VMID, Node: r.Node, Name: r.Name, Template: r.Template == 1, Tags: splitTags(r.Tags), Pool: r.Pool}
 	}
-	var storages []struct {
-		Storage string
-		Shared  number
-		Type    string
-	}
-	if err := a.get(ctx, "/storage", &storages); err != nil {
-		return nil, err
-	}
-	for _, s := range storages {
-		o.local[s.Storage] = s.Shared != 1 && !alwaysShared(s.Type)
+	if len(online) == 0 {
+		return nil, errors.New("the API token sees no node of the cluster")
 	}
 	var g group
 	for _, x := range o.guests {
@@ -183,42 +178,25 @@ func (a *api) observeOnce(ctx context.Context) (*observation, error) {
 	}
 	var mu sync.Mutex
 	listed := map[string]bool{}
-	for _, n := range nodes {
-		if n.Status != "online" {
+	for _, r := range rows {
+		if r.Type != "storage" || !online[r.Node] || r.Status != "available" || listed[r.Storage] {
 			continue
 		}
-		var present []struct {
-			Storage string
-			Active  number
-		}
-		if err := a.get(ctx, "/nodes/"+url.PathEscape(n.Node)+"/storage", &present); err != nil {
-			return nil, err
-		}
-		for _, s := range present {
-			if s.Active != 1 || listed[s.Storage] {
-				continue
-			}
-			listed[s.Storage] = !o.local[s.Storage]
-			g.run(func() error {
-				list, err := a.content(ctx, n.Node, s.Storage)
-				mu.Lock()
-				defer mu.Unlock()
-				for _, v := range list {
-					if o.local[s.Storage] {
-						v.node = n.Node
-					}
-					o.volumes[v.key()] = v
+		listed[r.Storage] = !o.local[r.Storage]
+		g.run(func() error {
+			list, err := a.content(ctx, r.Node, r.Storage)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, v := range list {
+				if o.local[r.Storage] {
+					v.node = r.Node
 				}
-				return err
-			})
-		}
+				o.volumes[v.key()] = v
+			}
+			return err
+		})
 	}
 	return o, g.wait()
-}
-
-// alwaysShared knows the storages that need no flag for it.
-func alwaysShared(kind string) bool {
-	return slices.Contains([]string{"nfs", "cifs", "cephfs", "rbd", "iscsi", "iscsidirect", "zfs", "glusterfs", "pbs"}, kind)
 }
 
 // inspect reads what a list of guests does not tell, or tells late: the
