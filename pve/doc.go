@@ -47,6 +47,11 @@
 // Servers have certificates of their cluster's own authority: trust it by [WithRootCAs],
 // or pin one server's certificate by [WithFingerprint].
 //
+// # Values
+//
+// [ParseSize] reads sizes of disks, which the server writes in units of its own choice,
+// and [ParseVolumeID] takes a volume's ID apart.
+//
 // # Errors
 //
 // A refusal by the server is an [*Error] with its message and the complaints about single
@@ -98,7 +103,8 @@
 // # Uploads, downloads and consoles
 //
 // UploadToStorage streams an [Upload] from any reader. DownloadFileRestoreEntry returns a
-// [Download] that the caller closes, and GetVMVNCWebSocket a [net.Conn].
+// [Download] that the caller closes, and GetVMVNCWebSocket a [net.Conn]. A text console is
+// a [Terminal], which [Client.OpenVMTerminal] and its like open.
 //
 //	upid, err := client.UploadToStorage(ctx,
 //		pve.UploadToStorageParams{Node: "pve1", Storage: "local", Content: "iso", Filename: "x.iso"},
