@@ -1,7 +1,6 @@
 package cpi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -170,7 +169,11 @@ func (c *CPI) HasDisk(ctx context.Context, cid rpc.DiskCID) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
-	if len(users) > 0 {
+	found, err := c.inspect(ctx, cid, holder.vmid, users)
+	if err != nil {
+		return false, err
+	}
+	if len(found.uses) > 0 {
 		// A VM could not be running without the volume, and an administrator may
 		// have moved it to another storage through the VM.
 		return true, nil
@@ -178,6 +181,10 @@ func (c *CPI) HasDisk(ctx context.Context, cid rpc.DiskCID) (bool, error) {
 	_, there, sure, err := c.holderVolume(ctx, cid, holder)
 	if err != nil {
 		return false, err
+	}
+	if !there && len(found.doubtful) > 0 {
+		return false, rpc.CloudError("disk %s: its volume is not there, but %s should have the disk and has an unused volume that may be it: attach that with serial=%s, or remove it",
+			cid, found.doubtful[0], cid)
 	}
 	if !there && !sure {
 		return false, rpc.CloudError("disk %s: its holder, %s, is there, but its storage shows no volume at all: check that the storage is mounted", cid, holder)
@@ -264,6 +271,11 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 		return badInput("delete_disk", err)
 	}
 	c.sweep(ctx)
+	unlock, err := c.lockDisk(ctx, cid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	v, err := c.look(ctx)
 	if err != nil {
 		return err
@@ -273,27 +285,57 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 		return err
 	}
 	if !ok {
+		c.dropStale(ctx, cid, users)
 		c.log.Printf("disk %s is gone already", cid)
 		return nil
 	}
-	if err := c.refuseAttached(ctx, cid, users); err != nil {
-		return err
-	}
 	// PVE destroys a guest although it cannot remove the volume. So the storage
 	// must be there first.
-	vol, there, _, err := c.holderVolume(ctx, cid, holder)
+	vol, there, sure, err := c.holderVolume(ctx, cid, holder)
 	if err != nil {
 		return retryable(err)
 	}
+	// What is destroyed is lost, so every VM that can have the volume is asked, not
+	// only those whose tags say so.
+	suspects := joined(users, v.mayUse(holder, vol.drive.storage()), holder.vmid)
 	if last, ok := vol.lastVM(v, users); ok {
-		if err := c.refuseAttached(ctx, cid, []guest{last}); err != nil {
-			return err
+		suspects = joined(suspects, []guest{last}, holder.vmid)
+	}
+	if err := c.refuseAttached(ctx, cid, holder, suspects); err != nil {
+		return err
+	}
+	if !there && !sure {
+		if err := c.vouchEmpty(ctx, v, holder, vol.drive.storage()); err != nil {
+			return retryable(err)
 		}
 	}
 	if !there {
 		c.log.Printf("disk %s: its volume is gone already", cid)
 	}
 	return c.destroyHolder(ctx, cid, holder, vol)
+}
+
+// vouchEmpty returns nil when a storage that lists nothing may well be empty: one
+// that is not mounted looks the same.
+func (c *CPI) vouchEmpty(ctx context.Context, v *view, holder guest, storage string) error {
+	what := fmt.Sprintf("storage %s of node %s shows no volume at all", storage, holder.node)
+	row, ok := v.store(storage, holder.node)
+	if !ok || !row.available {
+		return rpc.CloudError("%s and is not active: check that it is mounted", what)
+	}
+	for _, g := range v.tagged(tagDisk, storageTag(storage)) {
+		if g.vmid != holder.vmid && (row.shared || g.node == holder.node) {
+			return rpc.CloudError("%s, but %s should have one there: check that the storage is mounted", what, g)
+		}
+	}
+	status, err := call(ctx, c, c.pve.GetNodeStorageStatus, pve.GetNodeStorageStatusParams{Node: holder.node, Storage: storage})
+	if err != nil {
+		return c.explain(err, what, need{"Datastore.Audit", "/storage/" + storage})
+	}
+	if !or(status.Active) {
+		return rpc.CloudError("%s and is not active: check that it is mounted", what)
+	}
+	return nil
 }
 
 func (c *CPI) destroyHolder(ctx context.Context, cid rpc.DiskCID, holder guest, vol volume) error {
@@ -334,27 +376,6 @@ func retryable(err error) error {
 		return e.OKToRetry(true)
 	}
 	return err
-}
-
-// refuseAttached refuses when a VM that carries the disk's tag really has the
-// disk.
-func (c *CPI) refuseAttached(ctx context.Context, cid rpc.DiskCID, users []guest) error {
-	for _, u := range users {
-		conf, err := c.config(ctx, u)
-		if errors.Is(err, pve.ErrNotFound) {
-			continue
-		}
-		if err != nil {
-			return c.explain(err, fmt.Sprintf("see whether disk %s is attached to %s", cid, u), need{"VM.Audit", fmt.Sprintf("/vms/%d", u.vmid)})
-		}
-		if d, ok := conf.serial(string(cid)); ok {
-			return rpc.CloudError("disk %s is attached to VM %s (%s, %s): detach it first", cid, cmp.Or(vmCIDOf(conf.tags), conf.name), u, d.slot)
-		}
-		if hasTags(conf.tags, string(cid)) {
-			c.log.Printf("%s carries the tag of disk %s, but does not have the disk", u, cid)
-		}
-	}
-	return nil
 }
 
 // vmCIDOf finds the CID of a VM among its tags.
@@ -414,6 +435,23 @@ func (c *CPI) GetDisks(ctx context.Context, vm rpc.VMCID) ([]rpc.DiskCID, error)
 	out := []rpc.DiskCID{}
 	for _, d := range l.conf.persistent() {
 		out = append(out, rpc.DiskCID(d.serial))
+	}
+	for _, tag := range l.conf.tags {
+		disk := rpc.DiskCID(tag)
+		if parseDiskCID(disk) != nil || slices.Contains(out, disk) {
+			continue
+		}
+		// A drive that has lost its serial is the disk all the same.
+		if err := c.ensureView(ctx, &l); err != nil {
+			return nil, err
+		}
+		holder, ok, _, err := c.findDisk(ctx, l.view, disk)
+		if err != nil {
+			return nil, err
+		}
+		if _, has := l.conf.disk(disk, holder.vmid); ok && has {
+			out = append(out, disk)
+		}
 	}
 	return out, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -56,8 +55,8 @@ func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (r
 	if err != nil {
 		return nil, err
 	}
-	others := slices.DeleteFunc(users, func(u guest) bool { return u.vmid == g.vmid })
-	if err := c.refuseAttached(ctx, disk, others); err != nil {
+	others := joined(users, v.untagged(), g.vmid, holder.vmid)
+	if err := c.refuseAttached(ctx, disk, holder, others); err != nil {
 		return nil, err
 	}
 	if err := c.attach(ctx, v, g, holder, disk); err != nil {
@@ -86,7 +85,7 @@ func (c *CPI) attach(ctx context.Context, v *view, g, holder guest, disk rpc.Dis
 	slot := -1
 	var before []string
 	err = c.edit(ctx, g, vc, func(conf *guestConfig) (*change, error) {
-		tags := union(conf.tags, []string{string(disk)})
+		tags := union(union(conf.tags, conf.diskTags()), []string{string(disk)})
 		if _, ok := conf.serial(string(disk)); ok {
 			slot = -1
 			if sameTags(tags, conf.tags) {
@@ -237,6 +236,11 @@ func (c *CPI) DetachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) er
 	if err := parseDiskCID(disk); err != nil {
 		return badInput("detach_disk", err)
 	}
+	unlock, err := c.lockDisk(ctx, disk)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	v, err := c.look(ctx)
 	if err != nil {
 		return err
@@ -260,13 +264,25 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 			return err
 		}
 	}
+	var holder guest
+	if !attached {
+		// Its serial may have been lost, and the drive be there all the same.
+		h, ok, _, err := c.findDisk(ctx, v, disk)
+		if err != nil {
+			return err
+		}
+		if ok {
+			holder = h
+			d, attached = conf.disk(disk, holder.vmid)
+			d.serial = string(disk)
+		}
+	}
 	if attached {
 		if err := c.refuseSnapshots(ctx, g, conf, []drive{d}); err != nil {
 			return err
 		}
 	}
 	moved := attached && d.owner() == g.vmid
-	var holder guest
 	if moved {
 		var err error
 		if holder, err = c.announceReturn(ctx, v, g, d); err != nil {
@@ -276,7 +292,7 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 	before, interrupted := conf.tags, false
 	err := c.edit(ctx, g, conf, func(conf *guestConfig) (*change, error) {
 		p := &change{tags: retag(conf.tags, nil, []string{string(disk)}, nil)}
-		now, ok := conf.serial(string(disk))
+		now, ok := conf.disk(disk, holder.vmid)
 		switch {
 		case ok:
 			attached = true

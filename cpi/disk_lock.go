@@ -14,10 +14,13 @@ import (
 // different disks out of each other's way, and leave no file for each disk.
 const diskLocks = 64
 
-// lockDisk makes the CPI processes of a machine attach a disk one after the other.
-// PVE lets two guests refer to one volume, and that a VM has the disk is seen by
-// others only when its configuration is written: of two calls at once each would
-// find the disk free, and two VMs would write to it.
+// lockDisk makes the CPI processes of a machine attach, detach, resize and delete a
+// disk one after the other. PVE lets two guests refer to one volume, and that a VM
+// has the disk is seen by others only when its configuration is written: of two
+// calls at once each would find the disk free, and two VMs would write to it, or
+// the volume would be destroyed under one. Between machines it is the Director,
+// which runs one task for a disk at a time, that keeps the calls apart: a mark in
+// the holder would take attach_disk a request more than it may make.
 func (c *CPI) lockDisk(ctx context.Context, disk rpc.DiskCID) (unlock func(), err error) {
 	if c.cfg.LockDir == "" {
 		return func() {}, nil
@@ -35,7 +38,7 @@ func (c *CPI) lockDisk(ctx context.Context, disk rpc.DiskCID) (unlock func(), er
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, rpc.CloudError("disk %s: the call waited for another one that attaches it: %w", disk, err).OKToRetry(true)
+		return nil, rpc.CloudError("disk %s: the call waited for another one for the same disk: %w", disk, err).OKToRetry(true)
 	case errors.Is(err, errNoLocks):
 		return func() {}, nil
 	}

@@ -19,6 +19,11 @@ func (c *CPI) ResizeDisk(ctx context.Context, disk rpc.DiskCID, size int64) erro
 	if size <= 0 {
 		return rpc.CloudError("resize_disk: the size must be above 0 MiB, not %d", size)
 	}
+	unlock, err := c.lockDisk(ctx, disk)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	v, err := c.look(ctx)
 	if err != nil {
 		return err
@@ -32,19 +37,23 @@ func (c *CPI) ResizeDisk(ctx context.Context, disk rpc.DiskCID, size int64) erro
 		return err
 	}
 	at, slot := holder, holderSlot
-	for _, u := range users {
-		conf, err := c.config(ctx, u)
-		if err != nil {
-			return c.explain(err, fmt.Sprintf("see whether disk %s is attached to %s", disk, u))
-		}
-		d, ok := conf.serial(string(disk))
-		if !ok {
-			continue
-		}
-		at, slot = u, d.slot
-		if d.volume != vol.drive.volume {
+	found, err := c.inspect(ctx, disk, holder.vmid, joined(users, v.untagged(), holder.vmid))
+	if err != nil {
+		return err
+	}
+	if len(found.uses) > 1 {
+		return rpc.CloudError("resize_disk: disk %s is attached to %s: only one can have it; detach it from the other, or remove the serial from a copy's drive", disk, joinUses(found.uses))
+	}
+	if len(found.uses) == 1 {
+		u := found.uses[0]
+		at, slot = u.guest, u.drive.slot
+		if u.drive.volume != vol.drive.volume {
+			if u.drive.owner() != u.guest.vmid || isCopy(u.guest.vmid, u.conf.tags) {
+				return rpc.CloudError("resize_disk: %s has the serial of disk %s on another volume, %s, than %s, which holds the disk: remove the serial and the tag from it",
+					u, disk, u.drive.volume, holder)
+			}
 			// Moved by an administrator: the size is known to the VM alone.
-			vol.size, there = d.size, true
+			vol.size, there = u.drive.size, true
 		}
 	}
 	if !there {

@@ -238,9 +238,42 @@ func (c *CPI) identify(ctx context.Context, g guest, cid vmCID) (guest, bool, er
 }
 
 // findDisk finds the holder of a disk and the VMs that the disk is attached to,
-// by their tags. The three answers are a holder, nothing, and an error.
+// by their tags. The three answers are a holder, nothing, and an error. With
+// nothing come the guests whose tag says that they have a disk that is gone.
 func (c *CPI) findDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder guest, ok bool, users []guest, err error) {
-	var holders []guest
+	holders, users, err := c.sightDisk(ctx, v, cid)
+	if err == nil && len(holders) == 0 {
+		var more bool
+		if more, err = c.relist(ctx, v); err == nil && more {
+			holders, users, err = c.sightDisk(ctx, v, cid)
+		}
+	}
+	if err != nil {
+		return guest{}, false, nil, err
+	}
+	switch len(holders) {
+	case 1:
+		return holders[0], true, users, nil
+	case 0:
+		found, err := c.inspect(ctx, cid, 0, users)
+		if err != nil {
+			return guest{}, false, nil, err
+		}
+		for _, u := range found.uses {
+			found.doubtful = append(found.doubtful, u.guest)
+		}
+		if len(found.doubtful) > 0 {
+			return guest{}, false, nil, rpc.CloudError("disk %s: %s carries its tag, but no guest holds the disk itself: look for a guest called %s, and give it the tags %s and %s",
+				cid, found.doubtful[0], cid, tagDisk, cid)
+		}
+		return guest{}, false, found.stale, c.proveGone(ctx, v, "disk "+string(cid))
+	}
+	return guest{}, false, nil, rpc.CloudError("disk %s has two holders, %s and %s: one is a copy of the other; remove the tag %s from the copy",
+		cid, holders[0], holders[1], cid)
+}
+
+// sightDisk finds the holders of a disk, and its users, in a view.
+func (c *CPI) sightDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holders, users []guest, err error) {
 	for _, g := range v.tagged(string(cid)) {
 		if hasTags(g.tags, tagDisk) {
 			holders = append(holders, g)
@@ -248,27 +281,39 @@ func (c *CPI) findDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder gu
 			users = append(users, g)
 		}
 	}
-	if len(holders) == 0 {
-		g, found, err := c.recoverHolder(ctx, v, cid)
+	if len(holders) > 0 {
+		return holders, users, nil
+	}
+	g, found, err := c.recoverHolder(ctx, v, cid)
+	if found {
+		holders = []guest{g}
+		users = joined(users, nil, g.vmid)
+	}
+	return holders, users, err
+}
+
+// relist asks every node for its guests, and adds those to the view that the
+// cluster's list lacks. It reports whether there were any.
+func (c *CPI) relist(ctx context.Context, v *view) (more bool, err error) {
+	for _, m := range v.nodes {
+		if !m.online {
+			continue
+		}
+		rows, err := call(ctx, c, c.pve.ListVMs, pve.ListVMsParams{Node: m.name})
 		if err != nil {
-			return guest{}, false, nil, err
+			return more, c.explain(err, fmt.Sprintf("list the guests of node %s", m.name))
 		}
-		if found {
-			holders = append(holders, g)
+		for _, r := range rows {
+			if _, known := v.guestByID(r.VMID); known {
+				continue
+			}
+			more = true
+			v.guests = append(v.guests, guest{
+				vmid: r.VMID, node: m.name, name: or(r.Name), status: string(r.Status), lock: or(r.Lock), tags: r.Tags, template: or(r.Template), maxmem: or(r.MaxMem),
+			})
 		}
 	}
-	switch len(holders) {
-	case 1:
-		return holders[0], true, users, nil
-	case 0:
-		if len(users) > 0 {
-			return guest{}, false, nil, rpc.CloudError("disk %s: %s carries its tag, but no guest holds the disk itself: look for a guest called %s, and give it the tags %s and %s",
-				cid, users[0], cid, tagDisk, cid)
-		}
-		return guest{}, false, nil, c.proveGone(ctx, v, "disk "+string(cid))
-	}
-	return guest{}, false, nil, rpc.CloudError("disk %s has two holders, %s and %s: one is a copy of the other; remove the tag %s from the copy",
-		cid, holders[0], holders[1], cid)
+	return more, nil
 }
 
 // recoverHolder finds a holder whose tags were removed by hand, by the serial of
@@ -277,7 +322,7 @@ func (c *CPI) findDisk(ctx context.Context, v *view, cid rpc.DiskCID) (holder gu
 // the CPI.
 func (c *CPI) recoverHolder(ctx context.Context, v *view, cid rpc.DiskCID) (guest, bool, error) {
 	for _, g := range v.guests {
-		if hasTags(g.tags, tagVM) || hasTags(g.tags, tagStemcell) || hasTags(g.tags, tagDisk) {
+		if hasTags(g.tags, tagVM) || hasTags(g.tags, tagStemcell) || hasTags(g.tags, tagDisk) && diskTagged(g.tags) {
 			continue
 		}
 		if g.name != string(cid) && !g.template && g.maxmem != holderMemory<<20 {
@@ -305,11 +350,24 @@ func (c *CPI) recoverHolder(ctx context.Context, v *view, cid rpc.DiskCID) (gues
 	return guest{}, false, nil
 }
 
+// diskTagged reports whether one of the tags is the CID of a disk.
+func diskTagged(tags []string) bool {
+	return slices.ContainsFunc(tags, func(t string) bool { return parseDiskCID(rpc.DiskCID(t)) == nil })
+}
+
 // proveGone returns nil when something that no tag leads to is proved to be gone:
 // the answering node is in the majority, and the token would see it.
 func (c *CPI) proveGone(ctx context.Context, v *view, what string) error {
 	if err := c.proveQuorum(ctx, v, what); err != nil {
 		return err
+	}
+	// The list shows nodes as online for a while after the quorum is lost.
+	rows, err := c.pve.ListClusterStatus(ctx)
+	switch {
+	case err == nil && !clusterQuorate(rows):
+		return rpc.CloudError("%s cannot be found, but that proves nothing while the cluster lacks its quorum (see pvecm status)", what).OKToRetry(true)
+	case err != nil && !errors.Is(err, pve.ErrPermission):
+		return c.explain(err, what+" cannot be found; ask whether the cluster has its quorum")
 	}
 	if len(v.tagged(tagOwner)) > 0 {
 		return nil

@@ -181,6 +181,15 @@ func (c *guestConfig) persistent() []drive {
 	return out
 }
 
+// diskTags returns the tags that say which persistent disks the guest has.
+func (c *guestConfig) diskTags() []string {
+	var out []string
+	for _, d := range c.persistent() {
+		out = append(out, d.serial)
+	}
+	return out
+}
+
 // freeSlot returns the number of a free virtio slot for a persistent disk, or -1.
 func (c *guestConfig) freeSlot() int {
 	for n := slotPersistent; n <= slotLast; n++ {

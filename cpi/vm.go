@@ -164,6 +164,10 @@ func (c *CPI) setMetadata(ctx context.Context, g guest, ownership []string, meta
 	return c.edit(ctx, g, nil, func(conf *guestConfig) (*change, error) {
 		text, n, _ := parseNote(conf.description)
 		own := slices.Clone(ownership)
+		if slices.Contains(own, tagVM) {
+			// They may have been lost together with the others.
+			own = union(own, conf.diskTags())
+		}
 		if !slices.ContainsFunc(own, func(t string) bool { return strings.HasPrefix(t, tagDirectorPrefix) }) {
 			for _, t := range conf.tags {
 				if strings.HasPrefix(t, tagDirectorPrefix) {

@@ -81,6 +81,9 @@ func (c *CPI) dismantle(ctx context.Context, cid vmCID, l located) error {
 	if err := c.recoverStrays(ctx, cid, &l); err != nil {
 		return err
 	}
+	if l.conf.protection {
+		return rpc.CloudError("VM %s is protected: remove the option protection of %s, then try again", cid, g)
+	}
 	attached := l.conf.persistent()
 	if err := c.refuseSnapshots(ctx, g, l.conf, attached); err != nil {
 		return err
