@@ -220,9 +220,7 @@ type ToggleEncryptionKeyArchivedParams struct {
 }
 
 // ToggleEncryptionKeyArchived calls POST /config/encryption-keys/{id}. Archives a key, or brings an
-// archived one back.
-//
-// Needs Sys.Modify on /system/encryption-keys/{id}.
+// archived one back. Needs Sys.Modify on /system/encryption-keys/{id}.
 //
 //api:operation POST /config/encryption-keys/{id}
 func (c *Client) ToggleEncryptionKeyArchived(ctx context.Context, p ToggleEncryptionKeyArchivedParams) error {

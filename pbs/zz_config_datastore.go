@@ -167,10 +167,9 @@ type CreateDatastoreConfigParams struct {
 	VerifyNew              *bool                            `json:"verify-new,omitempty"`
 }
 
-// CreateDatastoreConfig calls POST /config/datastore. Creates a datastore.
-//
-// The result names the task that does the work. Needs Datastore.Allocate on /datastore, and more than
-// the API description states.
+// CreateDatastoreConfig calls POST /config/datastore. Creates a datastore. The result names the task
+// that does the work. Needs Datastore.Allocate on /datastore, and more than the API description
+// states.
 //
 //api:operation POST /config/datastore
 func (c *Client) CreateDatastoreConfig(ctx context.Context, p CreateDatastoreConfigParams) (UPID, error) {

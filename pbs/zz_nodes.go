@@ -767,9 +767,8 @@ type ListTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
-//
-// Needs a login, and more than the API description states.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
 func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {
@@ -793,9 +792,7 @@ type GetTaskStatusParams struct {
 }
 
 // GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Tells whether a task runs and how it
-// ended; see [Client.WaitTask].
-//
-// Needs a login, and more than the API description states.
+// ended; see [Client.WaitTask]. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/status
 func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {

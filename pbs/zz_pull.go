@@ -30,10 +30,8 @@ type PullDatastoreParams struct {
 	WorkerThreads  *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// PullDatastore calls POST /pull. Fetches backups from another server.
-//
-// The result names the task that does the work. Needs a login, and more than the API description
-// states.
+// PullDatastore calls POST /pull. Fetches backups from another server. The result names the task that
+// does the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /pull
 func (c *Client) PullDatastore(ctx context.Context, p PullDatastoreParams) (UPID, error) {

@@ -29,10 +29,8 @@ type PushDatastoreParams struct {
 	WorkerThreads  *int64   `json:"worker-threads,omitempty"` // 1 to 32. Default 1.
 }
 
-// PushDatastore calls POST /push. Sends backups to another server.
-//
-// The result names the task that does the work. Needs a login, and more than the API description
-// states.
+// PushDatastore calls POST /push. Sends backups to another server. The result names the task that does
+// the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /push
 func (c *Client) PushDatastore(ctx context.Context, p PushDatastoreParams) (UPID, error) {

@@ -633,10 +633,8 @@ type DestroyTapeMediaParams struct {
 	UUID      *string `json:"uuid,omitempty"`
 }
 
-// DestroyTapeMedia calls GET /tape/media/destroy. Removes a tape from the inventory.
-//
-// Needs Tape.Write on /tape. Changes something although it is a GET, so that it is not repeated like
-// one.
+// DestroyTapeMedia calls GET /tape/media/destroy. Removes a tape from the inventory. Needs Tape.Write
+// on /tape. Changes something although it is a GET, so that it is not repeated like one.
 //
 //api:operation GET /tape/media/destroy
 func (c *Client) DestroyTapeMedia(ctx context.Context, p DestroyTapeMediaParams) error {

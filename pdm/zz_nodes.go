@@ -654,9 +654,8 @@ type ListTaskLogParams struct {
 	TestStatus *bool  `json:"test-status,omitempty"`
 }
 
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
-//
-// Needs a login, and more than the API description states.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
 func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]TaskLogListItem, error) {

@@ -72,9 +72,7 @@ type ProbePVETLSParams struct {
 }
 
 // ProbePVETLS calls POST /pve/probe-tls. Asks a Proxmox VE server for its certificate, before it is
-// added.
-//
-// The API description does not tell what the result holds. Needs System.Modify on /.
+// added. The API description does not tell what the result holds. Needs System.Modify on /.
 //
 //api:operation POST /pve/probe-tls
 func (c *Client) ProbePVETLS(ctx context.Context, p ProbePVETLSParams) (json.RawMessage, error) {

@@ -67,9 +67,7 @@ type CreateRemoteParams struct {
 	WebURL      *string  `json:"web-url,omitempty"`
 }
 
-// CreateRemote calls POST /remotes/remote. Adds a remote.
-//
-// Needs Resource.Modify on /resource.
+// CreateRemote calls POST /remotes/remote. Adds a remote. Needs Resource.Modify on /resource.
 //
 //api:operation POST /remotes/remote
 func (c *Client) CreateRemote(ctx context.Context, p CreateRemoteParams) error {

@@ -27,9 +27,7 @@ type ListResourcesParams struct {
 }
 
 // ListResources calls GET /resources/list. Lists guests, nodes, storages and datastores of all
-// remotes.
-//
-// Open to every authenticated user.
+// remotes. Open to every authenticated user.
 //
 //api:operation GET /resources/list
 func (c *Client) ListResources(ctx context.Context, p ListResourcesParams) ([]ResourceStatus, error) {
@@ -100,9 +98,8 @@ type GetResourceStatusParams struct {
 	View   *string `json:"view,omitempty"`    // 2 to 32 characters.
 }
 
-// GetResourceStatus calls GET /resources/status. Counts the resources of all remotes.
-//
-// Open to every authenticated user.
+// GetResourceStatus calls GET /resources/status. Counts the resources of all remotes. Open to every
+// authenticated user.
 //
 //api:operation GET /resources/status
 func (c *Client) GetResourceStatus(ctx context.Context, p GetResourceStatusParams) (*ResourceStatus, error) {

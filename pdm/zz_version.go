@@ -8,9 +8,8 @@ import (
 	"net/http"
 )
 
-// GetVersion calls GET /version. Tells which release answers.
-//
-// Needs a login, and more than the API description states.
+// GetVersion calls GET /version. Tells which release answers. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /version
 func (c *Client) GetVersion(ctx context.Context) (*Version, error) {

@@ -27,7 +27,8 @@ type Subdirectory struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListACL calls GET /access/acl. Needs a login, and more than the API description states.
+// ListACL calls GET /access/acl. Lists who has which role on which path. Needs a login, and more than
+// the API description states.
 //
 //api:operation GET /access/acl
 func (c *Client) ListACL(ctx context.Context) ([]ACLListItem, error) {
@@ -56,16 +57,16 @@ type UpdateACLParams struct {
 	Users     []string `json:"users,omitempty" px:"list"`
 }
 
-// UpdateACL calls PUT /access/acl. Grants or revokes roles on a path.
-//
-// Needs the right to modify permissions on {path}.
+// UpdateACL calls PUT /access/acl. Grants or revokes roles on a path. Needs the right to modify
+// permissions on {path}.
 //
 //api:operation PUT /access/acl
 func (c *Client) UpdateACL(ctx context.Context, p UpdateACLParams) error {
 	return c.rest.Call(ctx, http.MethodPut, "/access/acl", &p, nil)
 }
 
-// ListRealms calls GET /access/domains. Open to everyone, without a login.
+// ListRealms calls GET /access/domains. Lists the realms that users can belong to. Open to everyone,
+// without a login.
 //
 //api:operation GET /access/domains
 func (c *Client) ListRealms(ctx context.Context) ([]RealmListItem, error) {
@@ -339,9 +340,11 @@ type SyncRealmParams struct {
 	Scope          *string `json:"scope,omitempty"`           // One of users, groups, both.
 }
 
-// SyncRealm calls POST /access/domains/{realm}/sync. The result names the task that does the work.
-// Needs Realm.AllocateUser on /access/realm/{realm} and User.Modify on /access/groups, and more than
-// the API description states.
+// SyncRealm calls POST /access/domains/{realm}/sync. Fetches users and groups of a realm from its
+// directory.
+//
+// The result names the task that does the work. Needs Realm.AllocateUser on /access/realm/{realm} and
+// User.Modify on /access/groups, and more than the API description states.
 //
 //api:operation POST /access/domains/{realm}/sync
 func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error) {
@@ -350,7 +353,8 @@ func (c *Client) SyncRealm(ctx context.Context, p SyncRealmParams) (UPID, error)
 	return out, err
 }
 
-// ListGroups calls GET /access/groups. Needs a login, and more than the API description states.
+// ListGroups calls GET /access/groups. Lists the groups of users. Needs a login, and more than the API
+// description states.
 //
 //api:operation GET /access/groups
 func (c *Client) ListGroups(ctx context.Context) ([]GroupListItem, error) {
@@ -374,7 +378,8 @@ type CreateGroupParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreateGroup calls POST /access/groups. Needs Group.Allocate on /access/groups.
+// CreateGroup calls POST /access/groups. Creates a group of users. Needs Group.Allocate on
+// /access/groups.
 //
 //api:operation POST /access/groups
 func (c *Client) CreateGroup(ctx context.Context, p CreateGroupParams) error {
@@ -488,9 +493,10 @@ type ChangePasswordParams struct {
 	ConfirmationPassword *string `json:"confirmation-password,omitempty"` // 5 to 64 characters.
 }
 
-// ChangePassword calls PUT /access/password. Needs being the user {userid}, or (Realm.AllocateUser on
-// the realm of {userid} and User.Modify on a group of {userid}), and more than the API description
-// states. Refuses API tokens.
+// ChangePassword calls PUT /access/password. Changes a user's password.
+//
+// Needs being the user {userid}, or (Realm.AllocateUser on the realm of {userid} and User.Modify on a
+// group of {userid}), and more than the API description states. Refuses API tokens.
 //
 //api:operation PUT /access/password
 func (c *Client) ChangePassword(ctx context.Context, p ChangePasswordParams) error {
@@ -504,7 +510,6 @@ type GetPermissionsParams struct {
 }
 
 // GetPermissions calls GET /access/permissions. Tells which privileges a user or token has, by path.
-//
 // Needs a login, and more than the API description states.
 //
 //api:operation GET /access/permissions
@@ -514,7 +519,8 @@ func (c *Client) GetPermissions(ctx context.Context, p GetPermissionsParams) (ma
 	return out, err
 }
 
-// ListRoles calls GET /access/roles. Open to every authenticated user.
+// ListRoles calls GET /access/roles. Lists the roles with their privileges. Open to every
+// authenticated user.
 //
 //api:operation GET /access/roles
 func (c *Client) ListRoles(ctx context.Context) ([]RoleListItem, error) {
@@ -538,7 +544,8 @@ type CreateRoleParams struct {
 	Privs  []string `json:"privs,omitempty" px:"list"`
 }
 
-// CreateRole calls POST /access/roles. Needs Sys.Modify on /access.
+// CreateRole calls POST /access/roles. Creates a role, a set of privileges. Needs Sys.Modify on
+// /access.
 //
 //api:operation POST /access/roles
 func (c *Client) CreateRole(ctx context.Context, p CreateRoleParams) error {
@@ -566,7 +573,8 @@ type UpdateRoleParams struct {
 	Privs  []string `json:"privs,omitempty" px:"list"`
 }
 
-// UpdateRole calls PUT /access/roles/{roleid}. Needs Sys.Modify on /access.
+// UpdateRole calls PUT /access/roles/{roleid}. Changes a role's privileges; with Append, adds to them.
+// Needs Sys.Modify on /access.
 //
 //api:operation PUT /access/roles/{roleid}
 func (c *Client) UpdateRole(ctx context.Context, p UpdateRoleParams) error {
@@ -578,7 +586,7 @@ type DeleteRoleParams struct {
 	RoleID string `json:"roleid"`
 }
 
-// DeleteRole calls DELETE /access/roles/{roleid}. Needs Sys.Modify on /access.
+// DeleteRole calls DELETE /access/roles/{roleid}. Deletes a role. Needs Sys.Modify on /access.
 //
 //api:operation DELETE /access/roles/{roleid}
 func (c *Client) DeleteRole(ctx context.Context, p DeleteRoleParams) error {
@@ -712,9 +720,8 @@ func (c *Client) DeleteTFAEntry(ctx context.Context, p DeleteTFAEntryParams) err
 	return c.rest.Call(ctx, http.MethodDelete, "/access/tfa/{userid}/{id}", &p, nil)
 }
 
-// GetTicketNoop calls GET /access/ticket. Does nothing; the web interface asks for it.
-//
-// Open to everyone, without a login.
+// GetTicketNoop calls GET /access/ticket. Does nothing; the web interface asks for it. Open to
+// everyone, without a login.
 //
 //api:operation GET /access/ticket
 func (c *Client) GetTicketNoop(ctx context.Context) error {
@@ -733,9 +740,8 @@ type CreateTicketParams struct {
 	TFAChallenge *string  `json:"tfa-challenge,omitempty"`
 }
 
-// CreateTicket calls POST /access/ticket. Logs in. Clients do so themselves; see [WithPassword].
-//
-// Open to everyone, without a login. Refuses API tokens.
+// CreateTicket calls POST /access/ticket. Logs in. Clients do so themselves; see [WithPassword]. Open
+// to everyone, without a login. Refuses API tokens.
 //
 //api:operation POST /access/ticket
 func (c *Client) CreateTicket(ctx context.Context, p CreateTicketParams) (*CreateTicketResult, error) {
@@ -764,7 +770,8 @@ type ListUsersParams struct {
 	Full    *bool `json:"full,omitempty"` // Default false.
 }
 
-// ListUsers calls GET /access/users. Needs a login, and more than the API description states.
+// ListUsers calls GET /access/users. Lists the users. Needs a login, and more than the API description
+// states.
 //
 //api:operation GET /access/users
 func (c *Client) ListUsers(ctx context.Context, p ListUsersParams) ([]UserListItem, error) {
@@ -816,8 +823,8 @@ type CreateUserParams struct {
 	Password  *string  `json:"password,omitempty"` // 8 to 64 characters.
 }
 
-// CreateUser calls POST /access/users. Needs Realm.AllocateUser on the realm of {userid} and
-// User.Modify on a group of {userid}, and more than the API description states.
+// CreateUser calls POST /access/users. Creates a user. Needs Realm.AllocateUser on the realm of
+// {userid} and User.Modify on a group of {userid}, and more than the API description states.
 //
 //api:operation POST /access/users
 func (c *Client) CreateUser(ctx context.Context, p CreateUserParams) error {
@@ -829,7 +836,8 @@ type GetUserParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// GetUser calls GET /access/users/{userid}. Needs User.Modify and Sys.Audit on a group of {userid}.
+// GetUser calls GET /access/users/{userid}. Reads a user with groups and tokens. Needs User.Modify and
+// Sys.Audit on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}
 func (c *Client) GetUser(ctx context.Context, p GetUserParams) (*User, error) {
@@ -876,7 +884,8 @@ type UpdateUserParams struct {
 	LastName  *string  `json:"lastname,omitempty"` // At most 1024 characters.
 }
 
-// UpdateUser calls PUT /access/users/{userid}. Needs User.Modify on a group of {userid}.
+// UpdateUser calls PUT /access/users/{userid}. Changes a user. Needs User.Modify on a group of
+// {userid}.
 //
 //api:operation PUT /access/users/{userid}
 func (c *Client) UpdateUser(ctx context.Context, p UpdateUserParams) error {
@@ -888,8 +897,8 @@ type DeleteUserParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// DeleteUser calls DELETE /access/users/{userid}. Needs Realm.AllocateUser on the realm of {userid}
-// and User.Modify on a group of {userid}.
+// DeleteUser calls DELETE /access/users/{userid}. Deletes a user with all tokens and grants. Needs
+// Realm.AllocateUser on the realm of {userid} and User.Modify on a group of {userid}.
 //
 //api:operation DELETE /access/users/{userid}
 func (c *Client) DeleteUser(ctx context.Context, p DeleteUserParams) error {
@@ -926,8 +935,8 @@ type ListUserTokensParams struct {
 	UserID string `json:"userid"` // At most 64 characters.
 }
 
-// ListUserTokens calls GET /access/users/{userid}/token. Needs being the user {userid} or User.Modify
-// on a group of {userid}.
+// ListUserTokens calls GET /access/users/{userid}/token. Lists a user's API tokens, without their
+// secrets. Needs being the user {userid} or User.Modify on a group of {userid}.
 //
 //api:operation GET /access/users/{userid}/token
 func (c *Client) ListUserTokens(ctx context.Context, p ListUserTokensParams) ([]UserTokenListItem, error) {
@@ -964,9 +973,7 @@ type CreateUserTokenParams struct {
 }
 
 // CreateUserToken calls POST /access/users/{userid}/token/{tokenid}. Makes an API token. Its secret is
-// shown in this answer only.
-//
-// Needs being the user {userid} or User.Modify on a group of {userid}.
+// shown in this answer only. Needs being the user {userid} or User.Modify on a group of {userid}.
 //
 //api:operation POST /access/users/{userid}/token/{tokenid}
 func (c *Client) CreateUserToken(ctx context.Context, p CreateUserTokenParams) (*CreateUserTokenResult, error) {
@@ -995,8 +1002,8 @@ type UpdateUserTokenParams struct {
 	Regenerate *bool    `json:"regenerate,omitempty"`       // Default false. Since 9.2.
 }
 
-// UpdateUserToken calls PUT /access/users/{userid}/token/{tokenid}. Needs being the user {userid} or
-// User.Modify on a group of {userid}.
+// UpdateUserToken calls PUT /access/users/{userid}/token/{tokenid}. Changes what is known about an API
+// token. Needs being the user {userid} or User.Modify on a group of {userid}.
 //
 //api:operation PUT /access/users/{userid}/token/{tokenid}
 func (c *Client) UpdateUserToken(ctx context.Context, p UpdateUserTokenParams) (*UpdateUserTokenResult, error) {
@@ -1024,8 +1031,8 @@ type DeleteUserTokenParams struct {
 	TokenID string `json:"tokenid"`
 }
 
-// DeleteUserToken calls DELETE /access/users/{userid}/token/{tokenid}. Needs being the user {userid}
-// or User.Modify on a group of {userid}.
+// DeleteUserToken calls DELETE /access/users/{userid}/token/{tokenid}. Revokes an API token. Needs
+// being the user {userid} or User.Modify on a group of {userid}.
 //
 //api:operation DELETE /access/users/{userid}/token/{tokenid}
 func (c *Client) DeleteUserToken(ctx context.Context, p DeleteUserTokenParams) error {

@@ -200,8 +200,8 @@ type UpdateAPTDatabaseParams struct {
 	Quiet  *bool  `json:"quiet,omitempty"`  // Default false.
 }
 
-// UpdateAPTDatabase calls POST /nodes/{node}/apt/update. The result names the task that does the work.
-// Needs Sys.Modify on /nodes/{node}.
+// UpdateAPTDatabase calls POST /nodes/{node}/apt/update. Looks for new versions of packages. The
+// result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/apt/update
 func (c *Client) UpdateAPTDatabase(ctx context.Context, p UpdateAPTDatabaseParams) (UPID, error) {

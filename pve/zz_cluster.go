@@ -94,9 +94,11 @@ type BulkMigrateGuestsParams struct {
 	WithLocalDisks *bool   `json:"with-local-disks,omitempty"`
 }
 
-// BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate. The result names the task that does
-// the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}, and more than the API description
-// states. Since 9.1.
+// BulkMigrateGuests calls POST /cluster/bulk-action/guest/migrate. Moves many guests to another node
+// in one task.
+//
+// The result names the task that does the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…},
+// and more than the API description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/migrate
 func (c *Client) BulkMigrateGuests(ctx context.Context, p BulkMigrateGuestsParams) (UPID, error) {
@@ -109,13 +111,15 @@ func (c *Client) BulkMigrateGuests(ctx context.Context, p BulkMigrateGuestsParam
 type BulkShutdownGuestsParams struct {
 	ForceStop  *bool   `json:"force-stop,omitempty"`  // Default true.
 	MaxWorkers *int64  `json:"max-workers,omitempty"` // 1 to 64. Default 4.
-	Timeout    *int64  `json:"timeout,omitempty"`     // Default 180.
+	Timeout    *int64  `json:"timeout,omitempty"`     // Seconds. Default 180.
 	VMs        []int64 `json:"vms,omitempty"`         // Each 100 to 999999999.
 }
 
-// BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown. The result names the task that
-// does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API
-// description states. Since 9.1.
+// BulkShutdownGuests calls POST /cluster/bulk-action/guest/shutdown. Shuts many guests down in one
+// task.
+//
+// The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
+// /vms/{vms…}, and more than the API description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/shutdown
 func (c *Client) BulkShutdownGuests(ctx context.Context, p BulkShutdownGuestsParams) (UPID, error) {
@@ -127,8 +131,8 @@ func (c *Client) BulkShutdownGuests(ctx context.Context, p BulkShutdownGuestsPar
 // BulkStartGuestsParams are the parameters of [Client.BulkStartGuests].
 type BulkStartGuestsParams struct {
 	MaxWorkers *int64  `json:"max-workers,omitempty"` // 1 to 64. Default 4.
-	Timeout    *int64  `json:"timeout,omitempty"`
-	VMs        []int64 `json:"vms,omitempty"` // Each 100 to 999999999.
+	Timeout    *int64  `json:"timeout,omitempty"`     // Seconds.
+	VMs        []int64 `json:"vms,omitempty"`         // Each 100 to 999999999.
 }
 
 // BulkStartGuests calls POST /cluster/bulk-action/guest/start. Starts many guests in one task.
@@ -151,9 +155,10 @@ type BulkSuspendGuestsParams struct {
 	VMs          []int64 `json:"vms,omitempty"`          // Each 100 to 999999999.
 }
 
-// BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend. The result names the task that does
-// the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API
-// description states. Since 9.1.
+// BulkSuspendGuests calls POST /cluster/bulk-action/guest/suspend. Suspends many guests in one task.
+//
+// The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
+// /vms/{vms…}, and more than the API description states. Since 9.1.
 //
 //api:operation POST /cluster/bulk-action/guest/suspend
 func (c *Client) BulkSuspendGuests(ctx context.Context, p BulkSuspendGuestsParams) (UPID, error) {
@@ -305,7 +310,8 @@ type ListClusterLogParams struct {
 	Max *int64 `json:"max,omitempty"` // At least 1.
 }
 
-// ListClusterLog calls GET /cluster/log. Needs a login, and more than the API description states.
+// ListClusterLog calls GET /cluster/log. Lists the newest lines of the cluster's log. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /cluster/log
 func (c *Client) ListClusterLog(ctx context.Context, p ListClusterLogParams) ([]ClusterLogListItem, error) {
@@ -335,9 +341,7 @@ type GetNextVMIDParams struct {
 }
 
 // GetNextVMID calls GET /cluster/nextid. Finds a free VMID. It reserves nothing; see
-// [Client.CreateVMWithNextID].
-//
-// Open to every authenticated user.
+// [Client.CreateVMWithNextID]. Open to every authenticated user.
 //
 //api:operation GET /cluster/nextid
 func (c *Client) GetNextVMID(ctx context.Context, p GetNextVMIDParams) (int64, error) {
@@ -346,8 +350,8 @@ func (c *Client) GetNextVMID(ctx context.Context, p GetNextVMIDParams) (int64, e
 	return out, err
 }
 
-// ListReplicationJobs calls GET /cluster/replication. Needs a login, and more than the API description
-// states.
+// ListReplicationJobs calls GET /cluster/replication. Lists the replication jobs. Needs a login, and
+// more than the API description states.
 //
 //api:operation GET /cluster/replication
 func (c *Client) ListReplicationJobs(ctx context.Context) ([]ReplicationJobListItem, error) {
@@ -386,8 +390,8 @@ type CreateReplicationJobParams struct {
 	Source    *string  `json:"source,omitempty"`
 }
 
-// CreateReplicationJob calls POST /cluster/replication. Needs a login, and more than the API
-// description states.
+// CreateReplicationJob calls POST /cluster/replication. Makes a job that copies a guest's volumes to
+// another node again and again. Needs a login, and more than the API description states.
 //
 //api:operation POST /cluster/replication
 func (c *Client) CreateReplicationJob(ctx context.Context, p CreateReplicationJobParams) error {
@@ -471,9 +475,7 @@ type ListClusterResourcesParams struct {
 }
 
 // ListClusterResources calls GET /cluster/resources. Lists guests, storages, nodes and more of the
-// whole cluster in one call.
-//
-// Open to every authenticated user.
+// whole cluster in one call. Open to every authenticated user.
 //
 //api:operation GET /cluster/resources
 func (c *Client) ListClusterResources(ctx context.Context, p ListClusterResourcesParams) ([]ClusterResourceListItem, error) {
@@ -524,9 +526,7 @@ type ClusterResourceListItem struct {
 }
 
 // ListClusterStatus calls GET /cluster/status. Lists the cluster and its nodes; quorate tells whether
-// it has a majority.
-//
-// Needs Sys.Audit on /.
+// it has a majority. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/status
 func (c *Client) ListClusterStatus(ctx context.Context) ([]ClusterStatusListItem, error) {
@@ -552,9 +552,8 @@ type ClusterStatusListItem struct {
 	Extra map[string]json.RawMessage `json:"-" px:"extra"` // Members that the API description does not name.
 }
 
-// ListClusterTasks calls GET /cluster/tasks. Lists recent tasks of the whole cluster.
-//
-// Open to every authenticated user.
+// ListClusterTasks calls GET /cluster/tasks. Lists recent tasks of the whole cluster. Open to every
+// authenticated user.
 //
 //api:operation GET /cluster/tasks
 func (c *Client) ListClusterTasks(ctx context.Context) ([]ClusterTaskListItem, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListBackupJobs calls GET /cluster/backup. Needs Sys.Audit on /.
+// ListBackupJobs calls GET /cluster/backup. Lists the backup jobs. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/backup
 func (c *Client) ListBackupJobs(ctx context.Context) ([]BackupJob, error) {
@@ -95,7 +95,7 @@ type BackupJobPruneBackups struct {
 // CreateBackupJobParams are the parameters of [Client.CreateBackupJob].
 type CreateBackupJobParams struct {
 	All                    *bool              `json:"all,omitempty"`           // Default false.
-	BWLimit                *int64             `json:"bwlimit,omitempty"`       // At least 0. Default 0.
+	BWLimit                *int64             `json:"bwlimit,omitempty"`       // KiB/s. At least 0. Default 0.
 	Comment                *string            `json:"comment,omitempty"`       // At most 512 characters.
 	Compress               *string            `json:"compress,omitempty"`      // One of 0, 1, gzip, lzo, zstd. Default 0.
 	Dow                    []string           `json:"dow,omitempty" px:"list"` // Default mon,tue,wed,thu,fri,sat,sun. Needs starttime as well.
@@ -134,8 +134,8 @@ type CreateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// CreateBackupJob calls POST /cluster/backup. Needs Sys.Modify on /, and more than the API description
-// states.
+// CreateBackupJob calls POST /cluster/backup. Makes a job that backs guests up by a schedule. Needs
+// Sys.Modify on /, and more than the API description states.
 //
 //api:operation POST /cluster/backup
 func (c *Client) CreateBackupJob(ctx context.Context, p CreateBackupJobParams) error {
@@ -247,7 +247,7 @@ func (c *Client) GetBackupJob(ctx context.Context, p GetBackupJobParams) (*Backu
 type UpdateBackupJobParams struct {
 	ID                     string             `json:"id"`                 // At most 50 characters.
 	All                    *bool              `json:"all,omitempty"`      // Default false.
-	BWLimit                *int64             `json:"bwlimit,omitempty"`  // At least 0. Default 0.
+	BWLimit                *int64             `json:"bwlimit,omitempty"`  // KiB/s. At least 0. Default 0.
 	Comment                *string            `json:"comment,omitempty"`  // At most 512 characters.
 	Compress               *string            `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
 	Delete                 []string           `json:"delete,omitempty" px:"list"`
@@ -286,8 +286,8 @@ type UpdateBackupJobParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// UpdateBackupJob calls PUT /cluster/backup/{id}. Needs Sys.Modify on /, and more than the API
-// description states.
+// UpdateBackupJob calls PUT /cluster/backup/{id}. Changes a backup job. Needs Sys.Modify on /, and
+// more than the API description states.
 //
 //api:operation PUT /cluster/backup/{id}
 func (c *Client) UpdateBackupJob(ctx context.Context, p UpdateBackupJobParams) error {

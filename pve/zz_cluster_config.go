@@ -138,7 +138,8 @@ func (c *Client) JoinCluster(ctx context.Context, p JoinClusterParams) (UPID, er
 	return out, err
 }
 
-// ListClusterNodes calls GET /cluster/config/nodes. Needs Sys.Audit on /.
+// ListClusterNodes calls GET /cluster/config/nodes. Lists the nodes as corosync knows them. Needs
+// Sys.Audit on /.
 //
 //api:operation GET /cluster/config/nodes
 func (c *Client) ListClusterNodes(ctx context.Context) ([]ClusterNodeListItem, error) {

@@ -115,7 +115,8 @@ type ListHAResourcesParams struct {
 	Type *string `json:"type,omitempty"` // One of ct, vm.
 }
 
-// ListHAResources calls GET /cluster/ha/resources. Needs Sys.Audit on /.
+// ListHAResources calls GET /cluster/ha/resources. Lists the guests that the high availability manager
+// looks after. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/resources
 func (c *Client) ListHAResources(ctx context.Context, p ListHAResourcesParams) ([]HAResource, error) {
@@ -153,7 +154,8 @@ type CreateHAResourceParams struct {
 	Type          *string `json:"type,omitempty"`         // One of ct, vm.
 }
 
-// CreateHAResource calls POST /cluster/ha/resources. Needs Sys.Console on /.
+// CreateHAResource calls POST /cluster/ha/resources. Puts a guest under the high availability manager.
+// Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources
 func (c *Client) CreateHAResource(ctx context.Context, p CreateHAResourceParams) error {
@@ -203,7 +205,8 @@ type DeleteHAResourceParams struct {
 	Purge *bool  `json:"purge,omitempty"` // Default true. Since 9.1.
 }
 
-// DeleteHAResource calls DELETE /cluster/ha/resources/{sid}. Needs Sys.Console on /.
+// DeleteHAResource calls DELETE /cluster/ha/resources/{sid}. Takes a guest from the high availability
+// manager; the guest stays. Needs Sys.Console on /.
 //
 //api:operation DELETE /cluster/ha/resources/{sid}
 func (c *Client) DeleteHAResource(ctx context.Context, p DeleteHAResourceParams) error {
@@ -216,7 +219,8 @@ type MigrateHAResourceParams struct {
 	Node string `json:"node"`
 }
 
-// MigrateHAResource calls POST /cluster/ha/resources/{sid}/migrate. Needs Sys.Console on /.
+// MigrateHAResource calls POST /cluster/ha/resources/{sid}/migrate. Has the guest moved to another
+// node while it runs. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources/{sid}/migrate
 func (c *Client) MigrateHAResource(ctx context.Context, p MigrateHAResourceParams) (*MigrateHAResourceResult, error) {
@@ -251,7 +255,8 @@ type RelocateHAResourceParams struct {
 	Node string `json:"node"`
 }
 
-// RelocateHAResource calls POST /cluster/ha/resources/{sid}/relocate. Needs Sys.Console on /.
+// RelocateHAResource calls POST /cluster/ha/resources/{sid}/relocate. Has the guest stopped and
+// started on another node. Needs Sys.Console on /.
 //
 //api:operation POST /cluster/ha/resources/{sid}/relocate
 func (c *Client) RelocateHAResource(ctx context.Context, p RelocateHAResourceParams) (*RelocateHAResourceResult, error) {
@@ -396,7 +401,6 @@ func (c *Client) ArmHA(ctx context.Context) error {
 }
 
 // ListHAStatus calls GET /cluster/ha/status/current. Lists what the high availability manager does.
-//
 // Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/ha/status/current
@@ -441,9 +445,8 @@ func (c *Client) DisarmHA(ctx context.Context, p DisarmHAParams) error {
 }
 
 // GetHAManagerStatus calls GET /cluster/ha/status/manager_status. Reads the high availability
-// manager's internal state.
-//
-// The API description does not tell what the result holds. Needs Sys.Audit on /.
+// manager's internal state. The API description does not tell what the result holds. Needs Sys.Audit
+// on /.
 //
 //api:operation GET /cluster/ha/status/manager_status
 func (c *Client) GetHAManagerStatus(ctx context.Context) (json.RawMessage, error) {

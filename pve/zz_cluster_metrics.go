@@ -148,7 +148,7 @@ type CreateMetricServerParams struct {
 	Organization           *string `json:"organization,omitempty"`
 	Path                   *string `json:"path,omitempty"`
 	Proto                  *string `json:"proto,omitempty"`   // One of udp, tcp.
-	Timeout                *int64  `json:"timeout,omitempty"` // At least 0. Default 1.
+	Timeout                *int64  `json:"timeout,omitempty"` // Seconds. At least 0. Default 1.
 	Token                  *string `json:"token,omitempty"`
 	VerifyCertificate      *bool   `json:"verify-certificate,omitempty"` // Default true.
 }
@@ -184,7 +184,7 @@ type UpdateMetricServerParams struct {
 	Organization           *string  `json:"organization,omitempty"`
 	Path                   *string  `json:"path,omitempty"`
 	Proto                  *string  `json:"proto,omitempty"`   // One of udp, tcp.
-	Timeout                *int64   `json:"timeout,omitempty"` // At least 0. Default 1.
+	Timeout                *int64   `json:"timeout,omitempty"` // Seconds. At least 0. Default 1.
 	Token                  *string  `json:"token,omitempty"`
 	VerifyCertificate      *bool    `json:"verify-certificate,omitempty"` // Default true.
 }

@@ -11,9 +11,7 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// GetClusterOptions calls GET /cluster/options. Reads the datacenter's options.
-//
-// Needs Sys.Audit on /.
+// GetClusterOptions calls GET /cluster/options. Reads the datacenter's options. Needs Sys.Audit on /.
 //
 //api:operation GET /cluster/options
 func (c *Client) GetClusterOptions(ctx context.Context) (*ClusterOptions, error) {
@@ -62,11 +60,11 @@ type ClusterOptions struct {
 // A ClusterOptionsBWLimit is the value of bwlimit, a text of the form KEY=VALUE…. It keeps the text
 // it was read from.
 type ClusterOptionsBWLimit struct {
-	Clone     *float64 `json:"clone,omitempty"`     // At least 0.
-	Default   *float64 `json:"default,omitempty"`   // At least 0.
-	Migration *float64 `json:"migration,omitempty"` // At least 0.
-	Move      *float64 `json:"move,omitempty"`      // At least 0.
-	Restore   *float64 `json:"restore,omitempty"`   // At least 0.
+	Clone     *float64 `json:"clone,omitempty"`     // KiB/s. At least 0.
+	Default   *float64 `json:"default,omitempty"`   // KiB/s. At least 0.
+	Migration *float64 `json:"migration,omitempty"` // KiB/s. At least 0.
+	Move      *float64 `json:"move,omitempty"`      // KiB/s. At least 0.
+	Restore   *float64 `json:"restore,omitempty"`   // KiB/s. At least 0.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -195,7 +193,7 @@ type ClusterOptionsWebAuthn struct {
 
 // UpdateClusterOptionsParams are the parameters of [Client.UpdateClusterOptions].
 type UpdateClusterOptionsParams struct {
-	BWLimit     *StorageBWLimit          `json:"bwlimit,omitempty"`
+	BWLimit     *StorageBWLimit          `json:"bwlimit,omitempty"` // KiB/s.
 	CRS         *UpdateClusterOptionsCRS `json:"crs,omitempty"`
 	ConsentText *string                  `json:"consent-text,omitempty"` // At most 65536 characters.
 	Console     *string                  `json:"console,omitempty"`      // One of applet, vv, html5, xtermjs.
@@ -226,9 +224,8 @@ type UpdateClusterOptionsParams struct {
 	WebAuthn          *UpdateClusterOptionsWebAuthn      `json:"webauthn,omitempty"`
 }
 
-// UpdateClusterOptions calls PUT /cluster/options. Changes the datacenter's options.
-//
-// Needs Sys.Modify on /.
+// UpdateClusterOptions calls PUT /cluster/options. Changes the datacenter's options. Needs Sys.Modify
+// on /.
 //
 //api:operation PUT /cluster/options
 func (c *Client) UpdateClusterOptions(ctx context.Context, p UpdateClusterOptionsParams) error {
@@ -293,11 +290,11 @@ func (v *MigrationOptions) UnmarshalText(text []byte) error {
 // A StorageBWLimit is the value of bwlimit, a text of the form KEY=VALUE…. It keeps the text it was
 // read from.
 type StorageBWLimit struct {
-	Clone     *float64 `json:"clone,omitempty"`     // At least 0.
-	Default   *float64 `json:"default,omitempty"`   // At least 0.
-	Migration *float64 `json:"migration,omitempty"` // At least 0.
-	Move      *float64 `json:"move,omitempty"`      // At least 0.
-	Restore   *float64 `json:"restore,omitempty"`   // At least 0.
+	Clone     *float64 `json:"clone,omitempty"`     // KiB/s. At least 0.
+	Default   *float64 `json:"default,omitempty"`   // KiB/s. At least 0.
+	Migration *float64 `json:"migration,omitempty"` // KiB/s. At least 0.
+	Move      *float64 `json:"move,omitempty"`      // KiB/s. At least 0.
+	Restore   *float64 `json:"restore,omitempty"`   // KiB/s. At least 0.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 

@@ -34,9 +34,7 @@ type ApplySDNParams struct {
 }
 
 // ApplySDN calls PUT /cluster/sdn. Makes the pending changes of the software-defined network take
-// effect.
-//
-// The result names the task that does the work. Needs SDN.Allocate on /sdn.
+// effect. The result names the task that does the work. Needs SDN.Allocate on /sdn.
 //
 //api:operation PUT /cluster/sdn
 func (c *Client) ApplySDN(ctx context.Context, p ApplySDNParams) (UPID, error) {
@@ -312,9 +310,8 @@ type DryRunSDNParams struct {
 	Node string `json:"node"`
 }
 
-// DryRunSDN calls GET /cluster/sdn/dry-run. Tells what [Client.ApplySDN] would change.
-//
-// Needs Sys.Audit on /nodes/{node}. Since 9.1.
+// DryRunSDN calls GET /cluster/sdn/dry-run. Tells what [Client.ApplySDN] would change. Needs Sys.Audit
+// on /nodes/{node}. Since 9.1.
 //
 //api:operation GET /cluster/sdn/dry-run
 func (c *Client) DryRunSDN(ctx context.Context, p DryRunSDNParams) (*DryRunSDNResult, error) {
@@ -844,9 +841,7 @@ type LockSDNParams struct {
 }
 
 // LockSDN calls POST /cluster/sdn/lock. Locks the network's configuration; the result is the token
-// that writes then need.
-//
-// Needs SDN.Allocate on /sdn. Since 9.1.
+// that writes then need. Needs SDN.Allocate on /sdn. Since 9.1.
 //
 //api:operation POST /cluster/sdn/lock
 func (c *Client) LockSDN(ctx context.Context, p LockSDNParams) (string, error) {

@@ -119,7 +119,8 @@ type ListDisksParams struct {
 	Type              *string `json:"type,omitempty"`               // One of unused, journal_disks.
 }
 
-// ListDisks calls GET /nodes/{node}/disks/list. Needs Sys.Audit on / or Sys.Audit on /nodes/{node}.
+// ListDisks calls GET /nodes/{node}/disks/list. Lists a node's disks. Needs Sys.Audit on / or
+// Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/disks/list
 func (c *Client) ListDisks(ctx context.Context, p ListDisksParams) ([]DiskListItem, error) {

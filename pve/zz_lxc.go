@@ -17,9 +17,8 @@ type ListContainersParams struct {
 	Node string `json:"node"`
 }
 
-// ListContainers calls GET /nodes/{node}/lxc. Lists the node's containers.
-//
-// Needs a login, and more than the API description states.
+// ListContainers calls GET /nodes/{node}/lxc. Lists the node's containers. Needs a login, and more
+// than the API description states.
 //
 //api:operation GET /nodes/{node}/lxc
 func (c *Client) ListContainers(ctx context.Context, p ListContainersParams) ([]ContainerListItem, error) {
@@ -61,9 +60,9 @@ type ContainerListItem struct {
 type CreateContainerParams struct {
 	Node               string                        `json:"node"`
 	OSTemplate         string                        `json:"ostemplate"`            // At most 255 characters.
-	VMID               int64                         `json:"vmid"`                  // 100 to 999999999.
+	VMID               int64                         `json:"vmid"`                  // [Client.CreateContainerWithNextID] takes a free one. 100 to 999999999.
 	Arch               *string                       `json:"arch,omitempty"`        // One of amd64, i386, arm64, armhf, riscv32, riscv64. Default amd64.
-	BWLimit            *float64                      `json:"bwlimit,omitempty"`     // At least 0.
+	BWLimit            *float64                      `json:"bwlimit,omitempty"`     // KiB/s. At least 0.
 	CPULimit           *float64                      `json:"cpulimit,omitempty"`    // 0 to 8192. Default 0.
 	CPUUnits           *int64                        `json:"cpuunits,omitempty"`    // 0 to 500000.
 	Cmode              *string                       `json:"cmode,omitempty"`       // One of shell, console, tty. Default tty.
@@ -82,7 +81,7 @@ type CreateContainerParams struct {
 	IgnoreUnpackErrors *bool                         `json:"ignore-unpack-errors,omitempty"`
 	Lock               *string                       `json:"lock,omitempty"`   // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP                 map[int]ContainerMountPoint   `json:"mp[n],omitempty"`  // mp0 to mp255.
-	Memory             *int64                        `json:"memory,omitempty"` // At least 16. Default 512.
+	Memory             *int64                        `json:"memory,omitempty"` // MiB. At least 16. Default 512.
 	Nameserver         []string                      `json:"nameserver,omitempty" px:"list= "`
 	Net                map[int]ContainerNet          `json:"net[n],omitempty"`   // net0 to net31.
 	OSType             *string                       `json:"ostype,omitempty"`   // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
@@ -97,7 +96,7 @@ type CreateContainerParams struct {
 	Start              *bool                         `json:"start,omitempty"` // Default false.
 	Startup            *GuestStartup                 `json:"startup,omitempty"`
 	Storage            *string                       `json:"storage,omitempty"` // Default local.
-	Swap               *int64                        `json:"swap,omitempty"`    // At least 0. Default 512.
+	Swap               *int64                        `json:"swap,omitempty"`    // MiB. At least 0. Default 512.
 	TTY                *int64                        `json:"tty,omitempty"`     // 0 to 6. Default 2.
 	Tags               []string                      `json:"tags,omitempty" px:"list"`
 	Template           *bool                         `json:"template,omitempty"` // Default false.
@@ -186,7 +185,7 @@ func (v *ContainerFeatures) UnmarshalText(text []byte) error {
 // keeps the text it was read from.
 type ContainerMountPoint struct {
 	MP           string   `json:"mp"`
-	Volume       string   `json:"volume" px:"default"`
+	Volume       string   `json:"volume" px:"default"` // A volume's ID, or STORAGE:GiB to make a new one.
 	ACL          *bool    `json:"acl,omitempty"`
 	Backup       *bool    `json:"backup,omitempty"`
 	IDMap        *string  `json:"idmap,omitempty"`
@@ -220,8 +219,9 @@ func (v *ContainerMountPoint) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A ContainerNet is the value of net0, net1, …, a text of the form KEY=VALUE…. It keeps the text
-// it was read from.
+// A ContainerNet is the value of net0, net1, …, a text of the form KEY=VALUE…. Example:
+// name=eth0,bridge=vmbr0,ip=dhcp. Without HWAddr the server makes an address up. It keeps the text it
+// was read from.
 type ContainerNet struct {
 	Name        string   `json:"name"`
 	Bridge      *string  `json:"bridge,omitempty"`
@@ -233,9 +233,9 @@ type ContainerNet struct {
 	IP          *string  `json:"ip,omitempty"`
 	IP6         *string  `json:"ip6,omitempty"`
 	LinkDown    *bool    `json:"link_down,omitempty"`
-	MTU         *int64   `json:"mtu,omitempty"` // 64 to 65535.
-	Rate        *float64 `json:"rate,omitempty"`
-	Tag         *int64   `json:"tag,omitempty"` // 1 to 4094.
+	MTU         *int64   `json:"mtu,omitempty"`  // 64 to 65535.
+	Rate        *float64 `json:"rate,omitempty"` // MB/s.
+	Tag         *int64   `json:"tag,omitempty"`  // The VLAN. 1 to 4094.
 	Trunks      []string `json:"trunks,omitempty" px:"list=;"`
 	Type        *string  `json:"type,omitempty"` // Always veth.
 
@@ -262,7 +262,7 @@ func (v *ContainerNet) UnmarshalText(text []byte) error {
 // A ContainerRootFS is the value of rootfs, a text of the form VOLUME[,KEY=VALUE…]. It keeps the
 // text it was read from.
 type ContainerRootFS struct {
-	Volume       string   `json:"volume" px:"default"`
+	Volume       string   `json:"volume" px:"default"` // A volume's ID, or STORAGE:GiB to make a new one.
 	ACL          *bool    `json:"acl,omitempty"`
 	IDMap        *string  `json:"idmap,omitempty"`
 	MountOptions []string `json:"mountoptions,omitempty" px:"list=;"`
@@ -322,9 +322,9 @@ func (v *ContainerUnusedVolume) UnmarshalText(text []byte) error {
 // A GuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It keeps the text
 // it was read from.
 type GuestStartup struct {
-	Down  *int64 `json:"down,omitempty"`
+	Down  *int64 `json:"down,omitempty"` // Seconds to wait for the guest to shut down.
 	Order *int64 `json:"order,omitempty" px:"default"`
-	Up    *int64 `json:"up,omitempty"`
+	Up    *int64 `json:"up,omitempty"` // Seconds to wait before the next guest starts.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -370,9 +370,8 @@ type DeleteContainerParams struct {
 	Purge                    *bool  `json:"purge,omitempty"` // Default false.
 }
 
-// DeleteContainer calls DELETE /nodes/{node}/lxc/{vmid}. Destroys a container and its volumes.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
+// DeleteContainer calls DELETE /nodes/{node}/lxc/{vmid}. Destroys a container and its volumes. The
+// result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}
 func (c *Client) DeleteContainer(ctx context.Context, p DeleteContainerParams) (UPID, error) {
@@ -385,8 +384,8 @@ func (c *Client) DeleteContainer(ctx context.Context, p DeleteContainerParams) (
 type CloneContainerParams struct {
 	Node        string   `json:"node"`
 	VMID        int64    `json:"vmid"`              // 100 to 999999999.
-	NewID       int64    `json:"newid"`             // 100 to 999999999.
-	BWLimit     *float64 `json:"bwlimit,omitempty"` // At least 0.
+	NewID       int64    `json:"newid"`             // [Client.CloneContainerWithNextID] takes a free one. 100 to 999999999.
+	BWLimit     *float64 `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Description *string  `json:"description,omitempty"`
 	Full        *bool    `json:"full,omitempty"`
 	Hostname    *string  `json:"hostname,omitempty"`
@@ -396,9 +395,11 @@ type CloneContainerParams struct {
 	Target      *string  `json:"target,omitempty"`
 }
 
-// CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone. The result names the task that does the
-// work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on /vms/{newid}, or VM.Allocate on
-// /pool/{pool} where pool is given), and more than the API description states.
+// CloneContainer calls POST /nodes/{node}/lxc/{vmid}/clone. Copies a container or a template.
+//
+// The result names the task that does the work. Needs VM.Clone on /vms/{vmid}, and (VM.Allocate on
+// /vms/{newid}, or VM.Allocate on /pool/{pool} where pool is given), and more than the API description
+// states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/clone
 func (c *Client) CloneContainer(ctx context.Context, p CloneContainerParams) (UPID, error) {
@@ -415,7 +416,8 @@ type GetContainerConfigParams struct {
 	Snapshot *string `json:"snapshot,omitempty"` // At most 40 characters.
 }
 
-// GetContainerConfig calls GET /nodes/{node}/lxc/{vmid}/config. Needs VM.Audit on /vms/{vmid}.
+// GetContainerConfig calls GET /nodes/{node}/lxc/{vmid}/config. Reads the configuration. Needs
+// VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/config
 func (c *Client) GetContainerConfig(ctx context.Context, p GetContainerConfigParams) (*ContainerConfig, error) {
@@ -457,7 +459,7 @@ type ContainerConfig struct {
 	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list= "`
 	SnapTime     *int64                        `json:"snaptime,omitempty"`
 	Startup      *GuestStartup                 `json:"startup,omitempty"`
-	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
+	Swap         *int64                        `json:"swap,omitempty"` // MiB. At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.
 	Tags         []string                      `json:"tags,omitempty" px:"list"`
 	Template     *bool                         `json:"template,omitempty"` // Default false.
@@ -470,27 +472,28 @@ type ContainerConfig struct {
 
 // UpdateContainerConfigParams are the parameters of [Client.UpdateContainerConfig].
 type UpdateContainerConfigParams struct {
-	Node         string                        `json:"node"`
-	VMID         int64                         `json:"vmid"`               // 100 to 999999999.
-	Arch         *string                       `json:"arch,omitempty"`     // One of amd64, i386, arm64, armhf, riscv32, riscv64. Default amd64.
-	CPULimit     *float64                      `json:"cpulimit,omitempty"` // 0 to 8192. Default 0.
-	CPUUnits     *int64                        `json:"cpuunits,omitempty"` // 0 to 500000.
-	Cmode        *string                       `json:"cmode,omitempty"`    // One of shell, console, tty. Default tty.
-	Console      *bool                         `json:"console,omitempty"`  // Default true.
-	Cores        *int64                        `json:"cores,omitempty"`    // 1 to 8192.
-	Debug        *bool                         `json:"debug,omitempty"`    // Default false.
-	Delete       []string                      `json:"delete,omitempty" px:"list"`
-	Description  *string                       `json:"description,omitempty"` // At most 8192 characters.
-	Dev          map[int]ContainerDevice       `json:"dev[n],omitempty"`      // dev0 to dev255.
-	Digest       *string                       `json:"digest,omitempty"`      // At most 40 characters.
-	Entrypoint   *string                       `json:"entrypoint,omitempty"`  // Default /sbin/init. Since 9.1.
-	Env          *string                       `json:"env,omitempty"`         // Since 9.1.
+	Node        string                  `json:"node"`
+	VMID        int64                   `json:"vmid"`                       // 100 to 999999999.
+	Arch        *string                 `json:"arch,omitempty"`             // One of amd64, i386, arm64, armhf, riscv32, riscv64. Default amd64.
+	CPULimit    *float64                `json:"cpulimit,omitempty"`         // 0 to 8192. Default 0.
+	CPUUnits    *int64                  `json:"cpuunits,omitempty"`         // 0 to 500000.
+	Cmode       *string                 `json:"cmode,omitempty"`            // One of shell, console, tty. Default tty.
+	Console     *bool                   `json:"console,omitempty"`          // Default true.
+	Cores       *int64                  `json:"cores,omitempty"`            // 1 to 8192.
+	Debug       *bool                   `json:"debug,omitempty"`            // Default false.
+	Delete      []string                `json:"delete,omitempty" px:"list"` // Options to unset, as net1.
+	Description *string                 `json:"description,omitempty"`      // At most 8192 characters.
+	Dev         map[int]ContainerDevice `json:"dev[n],omitempty"`           // dev0 to dev255.
+	// That of the configuration read: refuses the change when it is no longer the same.
+	Digest       *string                       `json:"digest,omitempty"`     // At most 40 characters.
+	Entrypoint   *string                       `json:"entrypoint,omitempty"` // Default /sbin/init. Since 9.1.
+	Env          *string                       `json:"env,omitempty"`        // Since 9.1.
 	Features     *ContainerFeatures            `json:"features,omitempty"`
 	Hookscript   *string                       `json:"hookscript,omitempty"`
 	Hostname     *string                       `json:"hostname,omitempty"` // At most 255 characters.
 	Lock         *string                       `json:"lock,omitempty"`     // One of backup, create, destroyed, disk, fstrim, migrate, mounted, rollback, snapshot, snapshot-delete.
 	MP           map[int]ContainerMountPoint   `json:"mp[n],omitempty"`    // mp0 to mp255.
-	Memory       *int64                        `json:"memory,omitempty"`   // At least 16. Default 512.
+	Memory       *int64                        `json:"memory,omitempty"`   // MiB. At least 16. Default 512.
 	Nameserver   []string                      `json:"nameserver,omitempty" px:"list= "`
 	Net          map[int]ContainerNet          `json:"net[n],omitempty"`     // net0 to net31.
 	OSType       *string                       `json:"ostype,omitempty"`     // One of debian, devuan, ubuntu, centos, fedora, opensuse, archlinux, alpine, gentoo, nixos, unmanaged.
@@ -500,7 +503,7 @@ type UpdateContainerConfigParams struct {
 	RootFS       *ContainerRootFS              `json:"rootfs,omitempty"`
 	SearchDomain []string                      `json:"searchdomain,omitempty" px:"list= "`
 	Startup      *GuestStartup                 `json:"startup,omitempty"`
-	Swap         *int64                        `json:"swap,omitempty"` // At least 0. Default 512.
+	Swap         *int64                        `json:"swap,omitempty"` // MiB. At least 0. Default 512.
 	TTY          *int64                        `json:"tty,omitempty"`  // 0 to 6. Default 2.
 	Tags         []string                      `json:"tags,omitempty" px:"list"`
 	Template     *bool                         `json:"template,omitempty"` // Default false.
@@ -509,9 +512,10 @@ type UpdateContainerConfigParams struct {
 	Unused       map[int]ContainerUnusedVolume `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
-// UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config. Needs VM.Config.Disk,
-// VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on /vms/{vmid}, and more
-// than the API description states.
+// UpdateContainerConfig calls PUT /nodes/{node}/lxc/{vmid}/config. Changes the configuration.
+//
+// Needs VM.Config.Disk, VM.Config.CPU, VM.Config.Memory, VM.Config.Network or VM.Config.Options on
+// /vms/{vmid}, and more than the API description states.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/config
 func (c *Client) UpdateContainerConfig(ctx context.Context, p UpdateContainerConfigParams) error {
@@ -1030,8 +1034,8 @@ type ListContainerInterfacesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerInterfaces calls GET /nodes/{node}/lxc/{vmid}/interfaces. Needs VM.Audit on
-// /vms/{vmid}.
+// ListContainerInterfaces calls GET /nodes/{node}/lxc/{vmid}/interfaces. Lists the network interfaces
+// of a running container with their addresses. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/interfaces
 func (c *Client) ListContainerInterfaces(ctx context.Context, p ListContainerInterfacesParams) ([]ContainerInterfaceListItem, error) {
@@ -1103,15 +1107,17 @@ type MigrateContainerParams struct {
 	Node          string   `json:"node"`
 	VMID          int64    `json:"vmid"` // 100 to 999999999.
 	Target        string   `json:"target"`
-	BWLimit       *float64 `json:"bwlimit,omitempty"` // At least 0.
+	BWLimit       *float64 `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Online        *bool    `json:"online,omitempty"`
 	Restart       *bool    `json:"restart,omitempty"`
 	TargetStorage []string `json:"target-storage,omitempty" px:"list"`
-	Timeout       *int64   `json:"timeout,omitempty"` // Default 180.
+	Timeout       *int64   `json:"timeout,omitempty"` // Seconds. Default 180.
 }
 
-// MigrateContainer calls POST /nodes/{node}/lxc/{vmid}/migrate. The result names the task that does
-// the work. Needs VM.Migrate on /vms/{vmid}.
+// MigrateContainer calls POST /nodes/{node}/lxc/{vmid}/migrate. Moves the container to another node;
+// one that runs is restarted there.
+//
+// The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/migrate
 func (c *Client) MigrateContainer(ctx context.Context, p MigrateContainerParams) (UPID, error) {
@@ -1175,7 +1181,7 @@ type MoveContainerVolumeParams struct {
 	// unused245, unused246, unused247, unused248, unused249, unused250, unused251, unused252,
 	// unused253, unused254, unused255.
 	Volume       string   `json:"volume"`
-	BWLimit      *float64 `json:"bwlimit,omitempty"` // At least 0.
+	BWLimit      *float64 `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Delete       *bool    `json:"delete,omitempty"`  // Default false.
 	Digest       *string  `json:"digest,omitempty"`  // At most 40 characters.
 	Storage      *string  `json:"storage,omitempty"`
@@ -1234,8 +1240,11 @@ type MoveContainerVolumeParams struct {
 	TargetVolume *string `json:"target-volume,omitempty"`
 }
 
-// MoveContainerVolume calls POST /nodes/{node}/lxc/{vmid}/move_volume. The result names the task that
-// does the work. Needs VM.Config.Disk on /vms/{vmid}, and more than the API description states.
+// MoveContainerVolume calls POST /nodes/{node}/lxc/{vmid}/move_volume. Moves a volume to another
+// storage or to another container.
+//
+// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}, and more than the
+// API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/move_volume
 func (c *Client) MoveContainerVolume(ctx context.Context, p MoveContainerVolumeParams) (UPID, error) {
@@ -1319,12 +1328,12 @@ type RemoteMigrateContainerParams struct {
 	TargetBridge   []string       `json:"target-bridge" px:"list"` // Required.
 	TargetEndpoint RemoteEndpoint `json:"target-endpoint"`
 	TargetStorage  []string       `json:"target-storage" px:"list"` // Required.
-	BWLimit        *float64       `json:"bwlimit,omitempty"`        // At least 0.
+	BWLimit        *float64       `json:"bwlimit,omitempty"`        // KiB/s. At least 0.
 	Delete         *bool          `json:"delete,omitempty"`         // Default false.
 	Online         *bool          `json:"online,omitempty"`
 	Restart        *bool          `json:"restart,omitempty"`
 	TargetVMID     *int64         `json:"target-vmid,omitempty"` // 100 to 999999999.
-	Timeout        *int64         `json:"timeout,omitempty"`     // Default 180.
+	Timeout        *int64         `json:"timeout,omitempty"`     // Seconds. Default 180.
 }
 
 // RemoteMigrateContainer calls POST /nodes/{node}/lxc/{vmid}/remote_migrate. The result names the task
@@ -1389,12 +1398,12 @@ type ResizeContainerParams struct {
 	// mp233, mp234, mp235, mp236, mp237, mp238, mp239, mp240, mp241, mp242, mp243, mp244, mp245,
 	// mp246, mp247, mp248, mp249, mp250, mp251, mp252, mp253, mp254, mp255.
 	Disk   string  `json:"disk"`
-	Size   string  `json:"size"`
+	Size   string  `json:"size"`             // The new size as 40G, or what to add as +8G.
 	Digest *string `json:"digest,omitempty"` // At most 40 characters.
 }
 
-// ResizeContainer calls PUT /nodes/{node}/lxc/{vmid}/resize. The result names the task that does the
-// work. Needs VM.Config.Disk on /vms/{vmid}.
+// ResizeContainer calls PUT /nodes/{node}/lxc/{vmid}/resize. Makes a volume bigger; volumes never
+// shrink. The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/lxc/{vmid}/resize
 func (c *Client) ResizeContainer(ctx context.Context, p ResizeContainerParams) (UPID, error) {
@@ -1477,7 +1486,8 @@ type ListContainerSnapshotsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListContainerSnapshots calls GET /nodes/{node}/lxc/{vmid}/snapshot. Needs VM.Audit on /vms/{vmid}.
+// ListContainerSnapshots calls GET /nodes/{node}/lxc/{vmid}/snapshot. Lists the snapshots, and last
+// the present state as current. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/snapshot
 func (c *Client) ListContainerSnapshots(ctx context.Context, p ListContainerSnapshotsParams) ([]ContainerSnapshotListItem, error) {
@@ -1506,8 +1516,8 @@ type CreateContainerSnapshotParams struct {
 	Description *string `json:"description,omitempty"`
 }
 
-// CreateContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot. The result names the task that
-// does the work. Needs VM.Snapshot on /vms/{vmid}.
+// CreateContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot. Takes a snapshot. The result
+// names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/snapshot
 func (c *Client) CreateContainerSnapshot(ctx context.Context, p CreateContainerSnapshotParams) (UPID, error) {
@@ -1548,8 +1558,8 @@ type DeleteContainerSnapshotParams struct {
 	Force    *bool  `json:"force,omitempty"`
 }
 
-// DeleteContainerSnapshot calls DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}. The result names
-// the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// DeleteContainerSnapshot calls DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}. Deletes a
+// snapshot. The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/lxc/{vmid}/snapshot/{snapname}
 func (c *Client) DeleteContainerSnapshot(ctx context.Context, p DeleteContainerSnapshotParams) (UPID, error) {
@@ -1601,8 +1611,11 @@ type RollbackContainerSnapshotParams struct {
 	Start    *bool  `json:"start,omitempty"` // Default false.
 }
 
-// RollbackContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback. The
-// result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on /vms/{vmid}.
+// RollbackContainerSnapshot calls POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback. Takes
+// the container back to a snapshot.
+//
+// The result names the task that does the work. Needs VM.Snapshot or VM.Snapshot.Rollback on
+// /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/snapshot/{snapname}/rollback
 func (c *Client) RollbackContainerSnapshot(ctx context.Context, p RollbackContainerSnapshotParams) (UPID, error) {
@@ -1662,8 +1675,8 @@ type GetContainerStatusCurrentParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// GetContainerStatusCurrent calls GET /nodes/{node}/lxc/{vmid}/status/current. Needs VM.Audit on
-// /vms/{vmid}.
+// GetContainerStatusCurrent calls GET /nodes/{node}/lxc/{vmid}/status/current. Tells whether the
+// container runs, and how. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/status/current
 func (c *Client) GetContainerStatusCurrent(ctx context.Context, p GetContainerStatusCurrentParams) (*ContainerStatusCurrent, error) {
@@ -1718,11 +1731,13 @@ type GuestHAStatus struct {
 type RebootContainerParams struct {
 	Node    string `json:"node"`
 	VMID    int64  `json:"vmid"`              // 100 to 999999999.
-	Timeout *int64 `json:"timeout,omitempty"` // At least 0.
+	Timeout *int64 `json:"timeout,omitempty"` // Seconds. At least 0.
 }
 
-// RebootContainer calls POST /nodes/{node}/lxc/{vmid}/status/reboot. The result names the task that
-// does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// RebootContainer calls POST /nodes/{node}/lxc/{vmid}/status/reboot. Shuts the container down and
+// starts it, which applies pending changes.
+//
+// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/reboot
 func (c *Client) RebootContainer(ctx context.Context, p RebootContainerParams) (UPID, error) {
@@ -1752,11 +1767,11 @@ type ShutdownContainerParams struct {
 	Node      string `json:"node"`
 	VMID      int64  `json:"vmid"`                // 100 to 999999999.
 	ForceStop *bool  `json:"forceStop,omitempty"` // Default false.
-	Timeout   *int64 `json:"timeout,omitempty"`   // At least 0. Default 60.
+	Timeout   *int64 `json:"timeout,omitempty"`   // Seconds. At least 0. Default 60.
 }
 
-// ShutdownContainer calls POST /nodes/{node}/lxc/{vmid}/status/shutdown. The result names the task
-// that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// ShutdownContainer calls POST /nodes/{node}/lxc/{vmid}/status/shutdown. Shuts the container down in
+// order. The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/shutdown
 func (c *Client) ShutdownContainer(ctx context.Context, p ShutdownContainerParams) (UPID, error) {
@@ -1773,8 +1788,8 @@ type StartContainerParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// StartContainer calls POST /nodes/{node}/lxc/{vmid}/status/start. The result names the task that does
-// the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// StartContainer calls POST /nodes/{node}/lxc/{vmid}/status/start. Starts the container. The result
+// names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/start
 func (c *Client) StartContainer(ctx context.Context, p StartContainerParams) (UPID, error) {
@@ -1791,8 +1806,8 @@ type StopContainerParams struct {
 	SkipLock         *bool  `json:"skiplock,omitempty"`
 }
 
-// StopContainer calls POST /nodes/{node}/lxc/{vmid}/status/stop. The result names the task that does
-// the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// StopContainer calls POST /nodes/{node}/lxc/{vmid}/status/stop. Stops the container at once. The
+// result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/status/stop
 func (c *Client) StopContainer(ctx context.Context, p StopContainerParams) (UPID, error) {
@@ -1823,8 +1838,8 @@ type ConvertContainerToTemplateParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ConvertContainerToTemplate calls POST /nodes/{node}/lxc/{vmid}/template. Needs VM.Allocate on
-// /vms/{vmid}, and more than the API description states.
+// ConvertContainerToTemplate calls POST /nodes/{node}/lxc/{vmid}/template. Turns the container into a
+// template, for good. Needs VM.Allocate on /vms/{vmid}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/lxc/{vmid}/template
 func (c *Client) ConvertContainerToTemplate(ctx context.Context, p ConvertContainerToTemplateParams) error {
@@ -1896,8 +1911,11 @@ type GetContainerVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"` // At most 512 characters.
 }
 
-// GetContainerVNCWebSocket calls GET /nodes/{node}/lxc/{vmid}/vncwebsocket. The caller closes the
-// connection. Needs VM.Console on /vms/{vmid}, and more than the API description states.
+// GetContainerVNCWebSocket calls GET /nodes/{node}/lxc/{vmid}/vncwebsocket. Opens the console as a
+// stream, with the port and ticket of [Client.CreateContainerVNCProxy].
+//
+// The caller closes the connection. Needs VM.Console on /vms/{vmid}, and more than the API description
+// states.
 //
 //api:operation GET /nodes/{node}/lxc/{vmid}/vncwebsocket
 func (c *Client) GetContainerVNCWebSocket(ctx context.Context, p GetContainerVNCWebSocketParams) (net.Conn, error) {

@@ -17,7 +17,8 @@ type ListNodeNetworksParams struct {
 	Type *string `json:"type,omitempty"`
 }
 
-// ListNodeNetworks calls GET /nodes/{node}/network. Open to every authenticated user.
+// ListNodeNetworks calls GET /nodes/{node}/network. Lists a node's network interfaces. Open to every
+// authenticated user.
 //
 //api:operation GET /nodes/{node}/network
 func (c *Client) ListNodeNetworks(ctx context.Context, p ListNodeNetworksParams) ([]NodeNetworkListItem, error) {
@@ -121,7 +122,8 @@ type CreateNodeNetworkParams struct {
 	VLANRawDevice      *string  `json:"vlan-raw-device,omitempty"`
 }
 
-// CreateNodeNetwork calls POST /nodes/{node}/network. Needs Sys.Modify on /nodes/{node}.
+// CreateNodeNetwork calls POST /nodes/{node}/network. Adds a network interface; see
+// [Client.ReloadNodeNetwork]. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/network
 func (c *Client) CreateNodeNetwork(ctx context.Context, p CreateNodeNetworkParams) error {
@@ -135,9 +137,7 @@ type ReloadNodeNetworkParams struct {
 }
 
 // ReloadNodeNetwork calls PUT /nodes/{node}/network. Makes pending changes of the node's network take
-// effect.
-//
-// The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
+// effect. The result names the task that does the work. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation PUT /nodes/{node}/network
 func (c *Client) ReloadNodeNetwork(ctx context.Context, p ReloadNodeNetworkParams) (UPID, error) {
@@ -152,9 +152,7 @@ type RevertNodeNetworkParams struct {
 }
 
 // RevertNodeNetwork calls DELETE /nodes/{node}/network. Discards pending changes of the node's
-// network.
-//
-// Needs Sys.Modify on /nodes/{node}.
+// network. Needs Sys.Modify on /nodes/{node}.
 //
 //api:operation DELETE /nodes/{node}/network
 func (c *Client) RevertNodeNetwork(ctx context.Context, p RevertNodeNetworkParams) error {

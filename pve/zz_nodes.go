@@ -12,9 +12,8 @@ import (
 	"github.com/proxkit/proxkit/internal/wire"
 )
 
-// ListNodes calls GET /nodes. Lists the cluster's nodes, with their load.
-//
-// Open to every authenticated user.
+// ListNodes calls GET /nodes. Lists the cluster's nodes, with their load. Open to every authenticated
+// user.
 //
 //api:operation GET /nodes
 func (c *Client) ListNodes(ctx context.Context) ([]NodeListItem, error) {
@@ -66,7 +65,8 @@ type ListAppliancesParams struct {
 	Node string `json:"node"`
 }
 
-// ListAppliances calls GET /nodes/{node}/aplinfo. Open to every authenticated user.
+// ListAppliances calls GET /nodes/{node}/aplinfo. Lists the container templates that can be
+// downloaded. Open to every authenticated user.
 //
 //api:operation GET /nodes/{node}/aplinfo
 func (c *Client) ListAppliances(ctx context.Context, p ListAppliancesParams) ([]ApplianceListItem, error) {
@@ -104,8 +104,9 @@ type DownloadApplianceParams struct {
 	Template string `json:"template"` // At most 255 characters.
 }
 
-// DownloadAppliance calls POST /nodes/{node}/aplinfo. The result names the task that does the work.
-// Needs Datastore.AllocateTemplate on /storage/{storage}.
+// DownloadAppliance calls POST /nodes/{node}/aplinfo. Makes the node download a container template.
+// The result names the task that does the work. Needs Datastore.AllocateTemplate on
+// /storage/{storage}.
 //
 //api:operation POST /nodes/{node}/aplinfo
 func (c *Client) DownloadAppliance(ctx context.Context, p DownloadApplianceParams) (UPID, error) {
@@ -257,7 +258,7 @@ type GetNodeConfigParams struct {
 	Property *string `json:"property,omitempty"`
 }
 
-// GetNodeConfig calls GET /nodes/{node}/config. Needs Sys.Audit on /.
+// GetNodeConfig calls GET /nodes/{node}/config. Reads a node's own options. Needs Sys.Audit on /.
 //
 //api:operation GET /nodes/{node}/config
 func (c *Client) GetNodeConfig(ctx context.Context, p GetNodeConfigParams) (*NodeConfig, error) {
@@ -430,9 +431,7 @@ type ExecuteNodeCommandsParams struct {
 }
 
 // ExecuteNodeCommands calls POST /nodes/{node}/execute. Makes several calls of the API in order, in
-// one request.
-//
-// Needs root@pam.
+// one request. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/execute
 func (c *Client) ExecuteNodeCommands(ctx context.Context, p ExecuteNodeCommandsParams) ([]ExecuteNodeCommandsResult, error) {
@@ -653,8 +652,10 @@ type MigrateAllGuestsParams struct {
 	WithLocalDisks *bool    `json:"with-local-disks,omitempty"`
 }
 
-// MigrateAllGuests calls POST /nodes/{node}/migrateall. The result names the task that does the work.
-// Needs VM.Migrate on / or VM.Migrate on /vms/{vms…}, and more than the API description states.
+// MigrateAllGuests calls POST /nodes/{node}/migrateall. Moves the node's guests to another node.
+//
+// The result names the task that does the work. Needs VM.Migrate on / or VM.Migrate on /vms/{vms…},
+// and more than the API description states.
 //
 //api:operation POST /nodes/{node}/migrateall
 func (c *Client) MigrateAllGuests(ctx context.Context, p MigrateAllGuestsParams) (UPID, error) {
@@ -886,7 +887,8 @@ type ListNodeRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListNodeRRDData calls GET /nodes/{node}/rrddata. Needs Sys.Audit on /nodes/{node}.
+// ListNodeRRDData calls GET /nodes/{node}/rrddata. Gives a node's load over time. Needs Sys.Audit on
+// /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/rrddata
 func (c *Client) ListNodeRRDData(ctx context.Context, p ListNodeRRDDataParams) ([]NodeRRDDataListItem, error) {
@@ -948,8 +950,11 @@ type StartAllGuestsParams struct {
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StartAllGuests calls POST /nodes/{node}/startall. The result names the task that does the work.
-// Needs VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API description states.
+// StartAllGuests calls POST /nodes/{node}/startall. Starts the node's guests in their order of
+// starting.
+//
+// The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
+// /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/startall
 func (c *Client) StartAllGuests(ctx context.Context, p StartAllGuestsParams) (UPID, error) {
@@ -963,7 +968,8 @@ type GetNodeStatusParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeStatus calls GET /nodes/{node}/status. Needs Sys.Audit on /nodes/{node}.
+// GetNodeStatus calls GET /nodes/{node}/status. Tells a node's load, memory, space and versions. Needs
+// Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/status
 func (c *Client) GetNodeStatus(ctx context.Context, p GetNodeStatusParams) (*NodeStatus, error) {
@@ -1070,9 +1076,8 @@ type RebootOrShutdownNodeParams struct {
 	Command string `json:"command"` // One of reboot, shutdown.
 }
 
-// RebootOrShutdownNode calls POST /nodes/{node}/status. Reboots or shuts down the node.
-//
-// Needs Sys.PowerMgmt on /nodes/{node}.
+// RebootOrShutdownNode calls POST /nodes/{node}/status. Reboots or shuts down the node. Needs
+// Sys.PowerMgmt on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/status
 func (c *Client) RebootOrShutdownNode(ctx context.Context, p RebootOrShutdownNodeParams) error {
@@ -1084,12 +1089,15 @@ type StopAllGuestsParams struct {
 	Node       string   `json:"node"`
 	ForceStop  *bool    `json:"force-stop,omitempty"`  // Default true.
 	MaxWorkers *int64   `json:"max-workers,omitempty"` // 1 to 64. Since 9.1.
-	Timeout    *int64   `json:"timeout,omitempty"`     // 0 to 7200. Default 180.
+	Timeout    *int64   `json:"timeout,omitempty"`     // Seconds. 0 to 7200. Default 180.
 	VMs        []string `json:"vms,omitempty" px:"list"`
 }
 
-// StopAllGuests calls POST /nodes/{node}/stopall. The result names the task that does the work. Needs
-// VM.PowerMgmt on / or VM.PowerMgmt on /vms/{vms…}, and more than the API description states.
+// StopAllGuests calls POST /nodes/{node}/stopall. Shuts the node's guests down in the reverse order of
+// starting.
+//
+// The result names the task that does the work. Needs VM.PowerMgmt on / or VM.PowerMgmt on
+// /vms/{vms…}, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/stopall
 func (c *Client) StopAllGuests(ctx context.Context, p StopAllGuestsParams) (UPID, error) {
@@ -1195,7 +1203,8 @@ type ListNodeSyslogParams struct {
 	Until   *string `json:"until,omitempty"`
 }
 
-// ListNodeSyslog calls GET /nodes/{node}/syslog. Needs Sys.Syslog on /nodes/{node}.
+// ListNodeSyslog calls GET /nodes/{node}/syslog. Reads lines of a node's system log. Needs Sys.Syslog
+// on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/syslog
 func (c *Client) ListNodeSyslog(ctx context.Context, p ListNodeSyslogParams) ([]LogLine, error) {
@@ -1219,9 +1228,8 @@ type ListTasksParams struct {
 	VMID         *int64   `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// ListTasks calls GET /nodes/{node}/tasks. Lists the node's tasks, the newest first.
-//
-// Needs a login, and more than the API description states.
+// ListTasks calls GET /nodes/{node}/tasks. Lists the node's tasks, the newest first. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks
 func (c *Client) ListTasks(ctx context.Context, p ListTasksParams) ([]TaskListItem, error) {
@@ -1276,9 +1284,8 @@ type StopTaskParams struct {
 	UPID UPID   `json:"upid"`
 }
 
-// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Stops a task.
-//
-// Needs a login, and more than the API description states.
+// StopTask calls DELETE /nodes/{node}/tasks/{upid}. Stops a task. Needs a login, and more than the API
+// description states.
 //
 //api:operation DELETE /nodes/{node}/tasks/{upid}
 func (c *Client) StopTask(ctx context.Context, p StopTaskParams) error {
@@ -1293,9 +1300,8 @@ type ListTaskLogParams struct {
 	Start *int64 `json:"start,omitempty"` // At least 0. Default 0.
 }
 
-// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log.
-//
-// Needs a login, and more than the API description states.
+// ListTaskLog calls GET /nodes/{node}/tasks/{upid}/log. Reads lines of a task's log. Needs a login,
+// and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/log
 func (c *Client) ListTaskLog(ctx context.Context, p ListTaskLogParams) ([]LogLine, error) {
@@ -1311,9 +1317,7 @@ type GetTaskStatusParams struct {
 }
 
 // GetTaskStatus calls GET /nodes/{node}/tasks/{upid}/status. Tells whether a task runs and how it
-// ended; see [Client.WaitTask].
-//
-// Needs a login, and more than the API description states.
+// ended; see [Client.WaitTask]. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/tasks/{upid}/status
 func (c *Client) GetTaskStatus(ctx context.Context, p GetTaskStatusParams) (*TaskStatus, error) {
@@ -1400,7 +1404,8 @@ type GetNodeVersionParams struct {
 	Node string `json:"node"`
 }
 
-// GetNodeVersion calls GET /nodes/{node}/version. Open to every authenticated user.
+// GetNodeVersion calls GET /nodes/{node}/version. Tells which release a node runs. Open to every
+// authenticated user.
 //
 //api:operation GET /nodes/{node}/version
 func (c *Client) GetNodeVersion(ctx context.Context, p GetNodeVersionParams) (*NodeVersion, error) {
@@ -1460,7 +1465,7 @@ func (c *Client) GetNodeVNCWebSocket(ctx context.Context, p GetNodeVNCWebSocketP
 type CreateBackupParams struct {
 	Node                   string             `json:"node"`
 	All                    *bool              `json:"all,omitempty"`      // Default false.
-	BWLimit                *int64             `json:"bwlimit,omitempty"`  // At least 0. Default 0.
+	BWLimit                *int64             `json:"bwlimit,omitempty"`  // KiB/s. At least 0. Default 0.
 	Compress               *string            `json:"compress,omitempty"` // One of 0, 1, gzip, lzo, zstd. Default 0.
 	DumpDir                *string            `json:"dumpdir,omitempty"`
 	Exclude                []string           `json:"exclude,omitempty" px:"list"`
@@ -1493,10 +1498,8 @@ type CreateBackupParams struct {
 	ZSTD                   *int64             `json:"zstd,omitempty"` // Default 1.
 }
 
-// CreateBackup calls POST /nodes/{node}/vzdump. Backs guests up now.
-//
-// The result names the task that does the work. Needs a login, and more than the API description
-// states.
+// CreateBackup calls POST /nodes/{node}/vzdump. Backs guests up now. The result names the task that
+// does the work. Needs a login, and more than the API description states.
 //
 //api:operation POST /nodes/{node}/vzdump
 func (c *Client) CreateBackup(ctx context.Context, p CreateBackupParams) (UPID, error) {
@@ -1579,9 +1582,8 @@ type WakeNodeParams struct {
 	Node string `json:"node"`
 }
 
-// WakeNode calls POST /nodes/{node}/wakeonlan. Wakes another node and returns its MAC address.
-//
-// Needs Sys.PowerMgmt on /nodes/{node}.
+// WakeNode calls POST /nodes/{node}/wakeonlan. Wakes another node and returns its MAC address. Needs
+// Sys.PowerMgmt on /nodes/{node}.
 //
 //api:operation POST /nodes/{node}/wakeonlan
 func (c *Client) WakeNode(ctx context.Context, p WakeNodeParams) (string, error) {

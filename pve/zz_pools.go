@@ -15,7 +15,8 @@ type ListPoolsParams struct {
 	Type   *string `json:"type,omitempty"` // One of qemu, lxc, storage. Needs poolid as well.
 }
 
-// ListPools calls GET /pools. Needs a login, and more than the API description states.
+// ListPools calls GET /pools. Lists the pools; with PoolID, one with its members. Needs a login, and
+// more than the API description states.
 //
 //api:operation GET /pools
 func (c *Client) ListPools(ctx context.Context, p ListPoolsParams) ([]PoolListItem, error) {
@@ -80,7 +81,7 @@ type CreatePoolParams struct {
 	Comment *string `json:"comment,omitempty"`
 }
 
-// CreatePool calls POST /pools. Needs Pool.Allocate on /pool/{poolid}.
+// CreatePool calls POST /pools. Creates a pool. Needs Pool.Allocate on /pool/{poolid}.
 //
 //api:operation POST /pools
 func (c *Client) CreatePool(ctx context.Context, p CreatePoolParams) error {
@@ -97,8 +98,8 @@ type UpdatePoolParams struct {
 	VMs       []string `json:"vms,omitempty" px:"list"`
 }
 
-// UpdatePool calls PUT /pools. Needs Pool.Allocate on /pool/{poolid}, and more than the API
-// description states.
+// UpdatePool calls PUT /pools. Changes a pool, or adds and removes members. Needs Pool.Allocate on
+// /pool/{poolid}, and more than the API description states.
 //
 //api:operation PUT /pools
 func (c *Client) UpdatePool(ctx context.Context, p UpdatePoolParams) error {
@@ -110,8 +111,8 @@ type DeletePoolParams struct {
 	PoolID string `json:"poolid"`
 }
 
-// DeletePool calls DELETE /pools. Needs Pool.Allocate on /pool/{poolid}, and more than the API
-// description states.
+// DeletePool calls DELETE /pools. Deletes an empty pool. Needs Pool.Allocate on /pool/{poolid}, and
+// more than the API description states.
 //
 //api:operation DELETE /pools
 func (c *Client) DeletePool(ctx context.Context, p DeletePoolParams) error {

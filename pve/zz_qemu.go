@@ -18,9 +18,8 @@ type ListVMsParams struct {
 	Full *bool  `json:"full,omitempty"`
 }
 
-// ListVMs calls GET /nodes/{node}/qemu. Lists the node's virtual machines.
-//
-// Needs a login, and more than the API description states.
+// ListVMs calls GET /nodes/{node}/qemu. Lists the node's virtual machines. Needs a login, and more
+// than the API description states.
 //
 //api:operation GET /nodes/{node}/qemu
 func (c *Client) ListVMs(ctx context.Context, p ListVMsParams) ([]VMListItem, error) {
@@ -69,7 +68,7 @@ type VMListItem struct {
 // CreateVMParams are the parameters of [Client.CreateVM].
 type CreateVMParams struct {
 	Node                 string             `json:"node"`
-	VMID                 int64              `json:"vmid"`           // 100 to 999999999.
+	VMID                 int64              `json:"vmid"`           // [Client.CreateVMWithNextID] takes a free one. 100 to 999999999.
 	ACPI                 *bool              `json:"acpi,omitempty"` // Default true.
 	Affinity             *string            `json:"affinity,omitempty"`
 	Agent                *VMAgentConfig     `json:"agent,omitempty"`
@@ -81,8 +80,8 @@ type CreateVMParams struct {
 	Audio0               *VMAudio           `json:"audio0,omitempty"`
 	Autostart            *bool              `json:"autostart,omitempty"` // Default false.
 	BIOS                 *string            `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
-	BWLimit              *int64             `json:"bwlimit,omitempty"`   // At least 0.
-	Balloon              *int64             `json:"balloon,omitempty"`   // At least 0.
+	BWLimit              *int64             `json:"bwlimit,omitempty"`   // KiB/s. At least 0.
+	Balloon              *int64             `json:"balloon,omitempty"`   // MiB; 0 turns ballooning off. At least 0.
 	Boot                 *VMBoot            `json:"boot,omitempty"`
 	BootDisk             *string            `json:"bootdisk,omitempty"`
 	CDROM                *string            `json:"cdrom,omitempty"`
@@ -119,8 +118,8 @@ type CreateVMParams struct {
 	Lock            *string            `json:"lock,omitempty"` // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
 	Machine         *VMMachine         `json:"machine,omitempty"`
 	Memory          *VMMemory          `json:"memory,omitempty"`
-	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
-	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
+	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // Seconds. At least 0. Default 0.1.
+	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // MB/s; 0 is no limit. At least 0. Default 0.
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
@@ -209,8 +208,8 @@ func (v *VMAMDSEV) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMAgentConfig is the value of agent, a text of the form ENABLED[,KEY=VALUE…]. It keeps the text
-// it was read from.
+// A VMAgentConfig is the value of agent, a text of the form ENABLED[,KEY=VALUE…]. Example:
+// 1,fstrim_cloned_disks=1. It keeps the text it was read from.
 type VMAgentConfig struct {
 	Enabled           bool    `json:"enabled" px:"default"`                                              // Default false.
 	FSTrimClonedDisks *bool   `json:"fstrim_cloned_disks,omitempty"`                                     // Default false.
@@ -263,8 +262,8 @@ func (v *VMAudio) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. It keeps the text it was
-// read from.
+// A VMBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. Example:
+// order=scsi0;net0. It keeps the text it was read from.
 type VMBoot struct {
 	Legacy *string  `json:"legacy,omitempty" px:"default"`
 	Order  []string `json:"order,omitempty" px:"list=;"`
@@ -350,40 +349,43 @@ func (v *VMCPU) UnmarshalText(text []byte) error {
 }
 
 // A VMDisk is the value of ide0…, sata0…, scsi0… and virtio0…, a text of the form
-// FILE[,KEY=VALUE…]. It keeps the text it was read from.
+// FILE[,KEY=VALUE…]. Examples: local-lvm:vm-100-disk-0,iothread=1; local:iso/x.iso,media=cdrom;
+// local-lvm:32,discard=on for a new disk of 32 GiB. It keeps the text it was read from.
 type VMDisk struct {
+	// A volume's ID, STORAGE:GiB to make a new one, STORAGE:0 with ImportFrom, or none for an
+	// empty CD drive.
 	File            string   `json:"file" px:"default,alias=volume"`
 	AIO             *string  `json:"aio,omitempty"` // One of native, threads, io_uring.
 	Backup          *bool    `json:"backup,omitempty"`
-	Bps             *int64   `json:"bps,omitempty"`
-	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"` // At least 1.
-	BpsRd           *int64   `json:"bps_rd,omitempty"`
+	Bps             *int64   `json:"bps,omitempty"`                                        // Bytes/s.
+	BpsMaxLength    *int64   `json:"bps_max_length,omitempty"`                             // At least 1.
+	BpsRd           *int64   `json:"bps_rd,omitempty"`                                     // Bytes/s.
 	BpsRdMaxLength  *int64   `json:"bps_rd_max_length,omitempty" px:"alias=bps_rd_length"` // At least 1.
-	BpsWr           *int64   `json:"bps_wr,omitempty"`
+	BpsWr           *int64   `json:"bps_wr,omitempty"`                                     // Bytes/s.
 	BpsWrMaxLength  *int64   `json:"bps_wr_max_length,omitempty" px:"alias=bps_wr_length"` // At least 1.
 	Cache           *string  `json:"cache,omitempty"`                                      // One of none, writethrough, writeback, unsafe, directsync.
 	DetectZeroes    *bool    `json:"detect_zeroes,omitempty"`
 	Discard         *string  `json:"discard,omitempty"` // One of ignore, on.
 	Format          *string  `json:"format,omitempty"`  // One of raw, qcow, qed, qcow2, vmdk, cloop.
-	IOPS            *int64   `json:"iops,omitempty"`
+	IOPS            *int64   `json:"iops,omitempty"`    // Operations/s.
 	IOPSMax         *int64   `json:"iops_max,omitempty"`
 	IOPSMaxLength   *int64   `json:"iops_max_length,omitempty"` // At least 1.
-	IOPSRd          *int64   `json:"iops_rd,omitempty"`
+	IOPSRd          *int64   `json:"iops_rd,omitempty"`         // Operations/s.
 	IOPSRdMax       *int64   `json:"iops_rd_max,omitempty"`
 	IOPSRdMaxLength *int64   `json:"iops_rd_max_length,omitempty" px:"alias=iops_rd_length"` // At least 1.
-	IOPSWr          *int64   `json:"iops_wr,omitempty"`
+	IOPSWr          *int64   `json:"iops_wr,omitempty"`                                      // Operations/s.
 	IOPSWrMax       *int64   `json:"iops_wr_max,omitempty"`
 	IOPSWrMaxLength *int64   `json:"iops_wr_max_length,omitempty" px:"alias=iops_wr_length"` // At least 1.
 	IOThread        *bool    `json:"iothread,omitempty"`
 	ImportFrom      *string  `json:"import-from,omitempty"`
-	Mbps            *float64 `json:"mbps,omitempty"`
-	MbpsMax         *float64 `json:"mbps_max,omitempty"`
-	MbpsRd          *float64 `json:"mbps_rd,omitempty"`
-	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"`
-	MbpsWr          *float64 `json:"mbps_wr,omitempty"`
-	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"`
-	Media           *string  `json:"media,omitempty"` // One of cdrom, disk. Default disk.
-	Model           *string  `json:"model,omitempty"` // At most 120 characters.
+	Mbps            *float64 `json:"mbps,omitempty"`        // MB/s.
+	MbpsMax         *float64 `json:"mbps_max,omitempty"`    // MB/s.
+	MbpsRd          *float64 `json:"mbps_rd,omitempty"`     // MB/s.
+	MbpsRdMax       *float64 `json:"mbps_rd_max,omitempty"` // MB/s.
+	MbpsWr          *float64 `json:"mbps_wr,omitempty"`     // MB/s.
+	MbpsWrMax       *float64 `json:"mbps_wr_max,omitempty"` // MB/s.
+	Media           *string  `json:"media,omitempty"`       // One of cdrom, disk. Default disk.
+	Model           *string  `json:"model,omitempty"`       // At most 120 characters.
 	Product         *string  `json:"product,omitempty"`
 	Queues          *int64   `json:"queues,omitempty"` // At least 2.
 	RError          *string  `json:"rerror,omitempty"` // One of ignore, report, stop.
@@ -422,6 +424,7 @@ func (v *VMDisk) UnmarshalText(text []byte) error {
 // A VMEFIDisk is the value of efidisk0, a text of the form FILE[,KEY=VALUE…]. It keeps the text it
 // was read from.
 type VMEFIDisk struct {
+	// A volume's ID, or STORAGE:1 to make one, whose size the server knows.
 	File            string  `json:"file" px:"default,alias=volume"`
 	EFIType         *string `json:"efitype,omitempty"` // One of 2m, 4m. Default 2m.
 	Format          *string `json:"format,omitempty"`  // One of raw, qcow, qed, qcow2, vmdk, cloop.
@@ -450,8 +453,8 @@ func (v *VMEFIDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMHostPCI is the value of hostpci0, hostpci1, …, a text of the form HOST[,KEY=VALUE…]. It
-// keeps the text it was read from.
+// A VMHostPCI is the value of hostpci0, hostpci1, …, a text of the form HOST[,KEY=VALUE…].
+// Example: 0000:01:00.0,pcie=1. It keeps the text it was read from.
 type VMHostPCI struct {
 	DeviceID    *string  `json:"device-id,omitempty"`
 	Driver      *string  `json:"driver,omitempty"` // One of vfio, keep.
@@ -487,8 +490,8 @@ func (v *VMHostPCI) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMIPConfig is the value of ipconfig0, ipconfig1, …, a text of the form KEY=VALUE…. It keeps
-// the text it was read from.
+// A VMIPConfig is the value of ipconfig0, ipconfig1, …, a text of the form KEY=VALUE…. Example:
+// ip=192.0.2.10/24,gw=192.0.2.1. It keeps the text it was read from.
 type VMIPConfig struct {
 	Gw  *string `json:"gw,omitempty"`
 	Gw6 *string `json:"gw6,omitempty"`
@@ -600,7 +603,7 @@ func (v *VMMachine) UnmarshalText(text []byte) error {
 
 // A VMMemory is the value of memory, a text of the form CURRENT. It keeps the text it was read from.
 type VMMemory struct {
-	Current int64 `json:"current" px:"default"` // At least 16. Default 512.
+	Current int64 `json:"current" px:"default"` // MiB. At least 16. Default 512.
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
 
@@ -650,8 +653,9 @@ func (v *VMNUMANode) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMNet is the value of net0, net1, …, a text of the form MODEL[=MACADDR][,KEY=VALUE…]. It keeps
-// the text it was read from.
+// A VMNet is the value of net0, net1, …, a text of the form MODEL[=MACADDR][,KEY=VALUE…]. Example:
+// virtio=BC:24:11:00:00:01,bridge=vmbr0,tag=30. Without MACAddr the server makes an address up. It
+// keeps the text it was read from.
 type VMNet struct {
 	// One of e1000, e1000-82540em, e1000-82544gc, e1000-82545em, e1000e, i82551, i82557b,
 	// i82559er, ne2k_isa, ne2k_pci, pcnet, rtl8139, virtio, vmxnet3.
@@ -660,10 +664,10 @@ type VMNet struct {
 	Firewall *bool    `json:"firewall,omitempty"`
 	LinkDown *bool    `json:"link_down,omitempty"`
 	MACAddr  *string  `json:"macaddr,omitempty"` // A MAC address.
-	MTU      *int64   `json:"mtu,omitempty"`     // 1 to 65520.
+	MTU      *int64   `json:"mtu,omitempty"`     // 1 is that of the bridge. 1 to 65520.
 	Queues   *int64   `json:"queues,omitempty"`  // 0 to 64.
-	Rate     *float64 `json:"rate,omitempty"`    // At least 0.
-	Tag      *int64   `json:"tag,omitempty"`     // 1 to 4094.
+	Rate     *float64 `json:"rate,omitempty"`    // MB/s. At least 0.
+	Tag      *int64   `json:"tag,omitempty"`     // The VLAN. 1 to 4094.
 	Trunks   []string `json:"trunks,omitempty" px:"list=;"`
 
 	Extra map[string]string `json:"-" px:"extra"` // Keys that this release of the package does not know.
@@ -776,6 +780,7 @@ func (v *VMSpiceEnhancements) UnmarshalText(text []byte) error {
 // A VMTPMState is the value of tpmstate0, a text of the form FILE[,KEY=VALUE…]. It keeps the text it
 // was read from.
 type VMTPMState struct {
+	// A volume's ID, or STORAGE:1 to make one, whose size the server knows.
 	File       string  `json:"file" px:"default,alias=volume"`
 	Format     *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
 	ImportFrom *string `json:"import-from,omitempty"`
@@ -854,8 +859,8 @@ func (v *VMUnusedDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. It keeps the text it was read
-// from.
+// A VMVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. Example: virtio,memory=64.
+// Memory is in MiB. It keeps the text it was read from.
 type VMVGA struct {
 	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
 	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
@@ -962,9 +967,8 @@ type DeleteVMParams struct {
 	SkipLock                 *bool  `json:"skiplock,omitempty"`
 }
 
-// DeleteVM calls DELETE /nodes/{node}/qemu/{vmid}. Destroys a virtual machine and its disks.
-//
-// The result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
+// DeleteVM calls DELETE /nodes/{node}/qemu/{vmid}. Destroys a virtual machine and its disks. The
+// result names the task that does the work. Needs VM.Allocate on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}
 func (c *Client) DeleteVM(ctx context.Context, p DeleteVMParams) (UPID, error) {
@@ -977,8 +981,8 @@ func (c *Client) DeleteVM(ctx context.Context, p DeleteVMParams) (UPID, error) {
 type CloneVMParams struct {
 	Node        string  `json:"node"`
 	VMID        int64   `json:"vmid"`              // 100 to 999999999.
-	NewID       int64   `json:"newid"`             // 100 to 999999999.
-	BWLimit     *int64  `json:"bwlimit,omitempty"` // At least 0.
+	NewID       int64   `json:"newid"`             // [Client.CloneVMWithNextID] takes a free one. 100 to 999999999.
+	BWLimit     *int64  `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Description *string `json:"description,omitempty"`
 	Format      *string `json:"format,omitempty"` // One of raw, qcow2, vmdk.
 	Full        *bool   `json:"full,omitempty"`
@@ -1025,9 +1029,7 @@ type RegenerateVMCloudInitParams struct {
 }
 
 // RegenerateVMCloudInit calls PUT /nodes/{node}/qemu/{vmid}/cloudinit. Writes the cloud-init drive
-// anew.
-//
-// Needs VM.Config.Cloudinit on /vms/{vmid}.
+// anew. Needs VM.Config.Cloudinit on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/cloudinit
 func (c *Client) RegenerateVMCloudInit(ctx context.Context, p RegenerateVMCloudInitParams) error {
@@ -1042,9 +1044,7 @@ type DumpVMCloudInitParams struct {
 }
 
 // DumpVMCloudInit calls GET /nodes/{node}/qemu/{vmid}/cloudinit/dump. Shows the cloud-init document of
-// one kind.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// one kind. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/cloudinit/dump
 func (c *Client) DumpVMCloudInit(ctx context.Context, p DumpVMCloudInitParams) (string, error) {
@@ -1076,7 +1076,8 @@ type GetVMFeatureParams struct {
 	SnapName *string `json:"snapname,omitempty"` // At most 40 characters.
 }
 
-// GetVMFeature calls GET /nodes/{node}/qemu/{vmid}/feature. Needs VM.Audit on /vms/{vmid}.
+// GetVMFeature calls GET /nodes/{node}/qemu/{vmid}/feature. Tells whether the machine's storages allow
+// clones, copies or snapshots. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/feature
 func (c *Client) GetVMFeature(ctx context.Context, p GetVMFeatureParams) (*VMFeature, error) {
@@ -1103,9 +1104,7 @@ type GetVMMigrationPreconditionsParams struct {
 }
 
 // GetVMMigrationPreconditions calls GET /nodes/{node}/qemu/{vmid}/migrate. Tells what would stand in
-// the way of a migration.
-//
-// Needs VM.Migrate on /vms/{vmid}.
+// the way of a migration. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/migrate
 func (c *Client) GetVMMigrationPreconditions(ctx context.Context, p GetVMMigrationPreconditionsParams) (*VMMigrationPreconditions, error) {
@@ -1155,7 +1154,7 @@ type MigrateVMParams struct {
 	Node               string   `json:"node"`
 	VMID               int64    `json:"vmid"` // 100 to 999999999.
 	Target             string   `json:"target"`
-	BWLimit            *int64   `json:"bwlimit,omitempty"` // At least 0.
+	BWLimit            *int64   `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Force              *bool    `json:"force,omitempty"`
 	MigrationNetwork   *string  `json:"migration_network,omitempty"` // An address with prefix length.
 	MigrationType      *string  `json:"migration_type,omitempty"`    // One of secure, insecure.
@@ -1165,9 +1164,8 @@ type MigrateVMParams struct {
 	WithLocalDisks     *bool    `json:"with-local-disks,omitempty"`
 }
 
-// MigrateVM calls POST /nodes/{node}/qemu/{vmid}/migrate. Moves the machine to another node.
-//
-// The result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
+// MigrateVM calls POST /nodes/{node}/qemu/{vmid}/migrate. Moves the machine to another node. The
+// result names the task that does the work. Needs VM.Migrate on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/migrate
 func (c *Client) MigrateVM(ctx context.Context, p MigrateVMParams) (UPID, error) {
@@ -1237,7 +1235,7 @@ type MoveVMDiskParams struct {
 	// unused247, unused248, unused249, unused250, unused251, unused252, unused253, unused254,
 	// unused255.
 	Disk         string  `json:"disk"`
-	BWLimit      *int64  `json:"bwlimit,omitempty"` // At least 0.
+	BWLimit      *int64  `json:"bwlimit,omitempty"` // KiB/s. At least 0.
 	Delete       *bool   `json:"delete,omitempty"`  // Default false.
 	Digest       *string `json:"digest,omitempty"`  // At most 40 characters.
 	Format       *string `json:"format,omitempty"`  // One of raw, qcow2, vmdk.
@@ -1340,9 +1338,7 @@ type ListVMPendingParams struct {
 }
 
 // ListVMPending calls GET /nodes/{node}/qemu/{vmid}/pending. Lists each option with its value and the
-// one it will have after a restart.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// one it will have after a restart. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/pending
 func (c *Client) ListVMPending(ctx context.Context, p ListVMPendingParams) ([]PendingValue, error) {
@@ -1358,7 +1354,7 @@ type RemoteMigrateVMParams struct {
 	TargetBridge   []string       `json:"target-bridge" px:"list"` // Required.
 	TargetEndpoint RemoteEndpoint `json:"target-endpoint"`
 	TargetStorage  []string       `json:"target-storage" px:"list"` // Required.
-	BWLimit        *int64         `json:"bwlimit,omitempty"`        // At least 0.
+	BWLimit        *int64         `json:"bwlimit,omitempty"`        // KiB/s. At least 0.
 	Delete         *bool          `json:"delete,omitempty"`         // Default false.
 	Online         *bool          `json:"online,omitempty"`
 	TargetVMID     *int64         `json:"target-vmid,omitempty"` // 100 to 999999999.
@@ -1385,14 +1381,13 @@ type ResizeVMParams struct {
 	// virtio9, virtio10, virtio11, virtio12, virtio13, virtio14, virtio15, sata0, sata1, sata2,
 	// sata3, sata4, sata5, efidisk0, tpmstate0.
 	Disk     string  `json:"disk"`
-	Size     string  `json:"size"`
+	Size     string  `json:"size"`             // The new size as 40G, or what to add as +8G.
 	Digest   *string `json:"digest,omitempty"` // At most 40 characters.
 	SkipLock *bool   `json:"skiplock,omitempty"`
 }
 
-// ResizeVM calls PUT /nodes/{node}/qemu/{vmid}/resize. Makes a disk bigger; disks never shrink.
-//
-// The result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
+// ResizeVM calls PUT /nodes/{node}/qemu/{vmid}/resize. Makes a disk bigger; disks never shrink. The
+// result names the task that does the work. Needs VM.Config.Disk on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/resize
 func (c *Client) ResizeVM(ctx context.Context, p ResizeVMParams) (UPID, error) {
@@ -1429,7 +1424,8 @@ type ListVMRRDDataParams struct {
 	Cf        *string `json:"cf,omitempty"` // One of AVERAGE, MAX.
 }
 
-// ListVMRRDData calls GET /nodes/{node}/qemu/{vmid}/rrddata. Needs VM.Audit on /vms/{vmid}.
+// ListVMRRDData calls GET /nodes/{node}/qemu/{vmid}/rrddata. Gives the machine's load over time. Needs
+// VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/rrddata
 func (c *Client) ListVMRRDData(ctx context.Context, p ListVMRRDDataParams) ([]GuestRRDPoint, error) {
@@ -1504,7 +1500,8 @@ type CreateVMTermProxyParams struct {
 	Serial *string `json:"serial,omitempty"` // One of serial0, serial1, serial2, serial3.
 }
 
-// CreateVMTermProxy calls POST /nodes/{node}/qemu/{vmid}/termproxy. Needs VM.Console on /vms/{vmid}.
+// CreateVMTermProxy calls POST /nodes/{node}/qemu/{vmid}/termproxy. Opens a port for one terminal on a
+// serial port; see [Client.GetVMVNCWebSocket]. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/termproxy
 func (c *Client) CreateVMTermProxy(ctx context.Context, p CreateVMTermProxyParams) (*TermProxy, error) {
@@ -1524,9 +1521,7 @@ type UnlinkVMDisksParams struct {
 }
 
 // UnlinkVMDisks calls PUT /nodes/{node}/qemu/{vmid}/unlink. Detaches disks, and deletes them with
-// Force.
-//
-// Needs VM.Config.Disk on /vms/{vmid}.
+// Force. Needs VM.Config.Disk on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/unlink
 func (c *Client) UnlinkVMDisks(ctx context.Context, p UnlinkVMDisksParams) error {
@@ -1542,9 +1537,7 @@ type CreateVMVNCProxyParams struct {
 }
 
 // CreateVMVNCProxy calls POST /nodes/{node}/qemu/{vmid}/vncproxy. Opens a port for one VNC connection;
-// see [Client.GetVMVNCWebSocket].
-//
-// Needs VM.Console on /vms/{vmid}.
+// see [Client.GetVMVNCWebSocket]. Needs VM.Console on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/vncproxy
 func (c *Client) CreateVMVNCProxy(ctx context.Context, p CreateVMVNCProxyParams) (*VNCProxy, error) {
@@ -1563,8 +1556,11 @@ type GetVMVNCWebSocketParams struct {
 	VNCTicket string `json:"vncticket"` // At most 512 characters.
 }
 
-// GetVMVNCWebSocket calls GET /nodes/{node}/qemu/{vmid}/vncwebsocket. The caller closes the
-// connection. Needs VM.Console on /vms/{vmid}, and more than the API description states.
+// GetVMVNCWebSocket calls GET /nodes/{node}/qemu/{vmid}/vncwebsocket. Opens the screen as a stream,
+// with the port and ticket of [Client.CreateVMVNCProxy].
+//
+// The caller closes the connection. Needs VM.Console on /vms/{vmid}, and more than the API description
+// states.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/vncwebsocket
 func (c *Client) GetVMVNCWebSocket(ctx context.Context, p GetVMVNCWebSocketParams) (net.Conn, error) {

@@ -64,9 +64,7 @@ type VMAgentExecParams struct {
 }
 
 // VMAgentExec calls POST /nodes/{node}/qemu/{vmid}/agent/exec. Starts a program in the guest; see
-// [Client.VMAgentExecStatus].
-//
-// Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// [Client.VMAgentExecStatus]. Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/exec
 func (c *Client) VMAgentExec(ctx context.Context, p VMAgentExecParams) (*VMAgentExecResult, error) {
@@ -92,9 +90,7 @@ type VMAgentExecStatusParams struct {
 }
 
 // VMAgentExecStatus calls GET /nodes/{node}/qemu/{vmid}/agent/exec-status. Tells whether a program in
-// the guest has ended, and what it printed.
-//
-// Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// the guest has ended, and what it printed. Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/exec-status
 func (c *Client) VMAgentExecStatus(ctx context.Context, p VMAgentExecStatusParams) (*VMAgentExecStatusResult, error) {
@@ -128,8 +124,8 @@ type VMAgentFileReadParams struct {
 	Offset *int64 `json:"offset,omitempty"` // At least 0. Default 0. Since 9.1.
 }
 
-// VMAgentFileRead calls GET /nodes/{node}/qemu/{vmid}/agent/file-read. Needs VM.GuestAgent.FileRead or
-// VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFileRead calls GET /nodes/{node}/qemu/{vmid}/agent/file-read. Reads a file in the guest.
+// Needs VM.GuestAgent.FileRead or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/file-read
 func (c *Client) VMAgentFileRead(ctx context.Context, p VMAgentFileReadParams) (*VMAgentFileReadResult, error) {
@@ -158,8 +154,8 @@ type VMAgentFileWriteParams struct {
 	Encode  *bool  `json:"encode,omitempty"` // Default true.
 }
 
-// VMAgentFileWrite calls POST /nodes/{node}/qemu/{vmid}/agent/file-write. Needs
-// VM.GuestAgent.FileWrite or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFileWrite calls POST /nodes/{node}/qemu/{vmid}/agent/file-write. Writes a file in the guest.
+// Needs VM.GuestAgent.FileWrite or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/file-write
 func (c *Client) VMAgentFileWrite(ctx context.Context, p VMAgentFileWriteParams) error {
@@ -172,8 +168,10 @@ type VMAgentFSFreezeParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSFreeze calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze. Needs
-// VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSFreeze calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze. Stops writes to the
+// guest's file systems; see [Client.VMAgentFSThaw].
+//
+// Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-freeze
 func (c *Client) VMAgentFSFreeze(ctx context.Context, p VMAgentFSFreezeParams) (*VMAgentFSFreezeCount, error) {
@@ -222,8 +220,8 @@ type VMAgentFSThawParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSThaw calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw. Needs
-// VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSThaw calls POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw. Lets writes to the guest's
+// file systems go on. Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fsfreeze-thaw
 func (c *Client) VMAgentFSThaw(ctx context.Context, p VMAgentFSThawParams) (*VMAgentFSFreezeCount, error) {
@@ -240,8 +238,10 @@ type VMAgentFSTrimParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentFSTrim calls POST /nodes/{node}/qemu/{vmid}/agent/fstrim. Needs VM.GuestAgent.FileSystemMgmt
-// or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentFSTrim calls POST /nodes/{node}/qemu/{vmid}/agent/fstrim. Gives space that the guest's file
+// systems do not use back to the storage.
+//
+// Needs VM.GuestAgent.FileSystemMgmt or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/fstrim
 func (c *Client) VMAgentFSTrim(ctx context.Context, p VMAgentFSTrimParams) (*VMAgentFSTrimResult, error) {
@@ -450,8 +450,8 @@ type VMAgentGetOSInfoParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetOSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo. Needs VM.GuestAgent.Audit or
-// VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetOSInfo calls GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo. Tells which operating system
+// the guest runs. Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/get-osinfo
 func (c *Client) VMAgentGetOSInfo(ctx context.Context, p VMAgentGetOSInfoParams) (*VMAgentGetOSInfoResult, error) {
@@ -659,8 +659,10 @@ type VMAgentGetNetworkInterfacesParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentGetNetworkInterfaces calls GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces. Needs
-// VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentGetNetworkInterfaces calls GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces. Lists
+// the guest's network interfaces with their addresses.
+//
+// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/agent/network-get-interfaces
 func (c *Client) VMAgentGetNetworkInterfaces(ctx context.Context, p VMAgentGetNetworkInterfacesParams) (*VMAgentGetNetworkInterfacesResult, error) {
@@ -717,8 +719,8 @@ type VMAgentPingParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// VMAgentPing calls POST /nodes/{node}/qemu/{vmid}/agent/ping. Needs VM.GuestAgent.Audit or
-// VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentPing calls POST /nodes/{node}/qemu/{vmid}/agent/ping. Fails unless the guest agent answers.
+// Needs VM.GuestAgent.Audit or VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/ping
 func (c *Client) VMAgentPing(ctx context.Context, p VMAgentPingParams) (*VMAgentEmptyResult, error) {
@@ -752,8 +754,8 @@ type VMAgentSetUserPasswordParams struct {
 	Crypted  *bool  `json:"crypted,omitempty"` // Default false.
 }
 
-// VMAgentSetUserPassword calls POST /nodes/{node}/qemu/{vmid}/agent/set-user-password. Needs
-// VM.GuestAgent.Unrestricted on /vms/{vmid}.
+// VMAgentSetUserPassword calls POST /nodes/{node}/qemu/{vmid}/agent/set-user-password. Sets the
+// password of a user in the guest. Needs VM.GuestAgent.Unrestricted on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/agent/set-user-password
 func (c *Client) VMAgentSetUserPassword(ctx context.Context, p VMAgentSetUserPasswordParams) (*VMAgentEmptyResult, error) {

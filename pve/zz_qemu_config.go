@@ -20,9 +20,7 @@ type GetVMConfigParams struct {
 }
 
 // GetVMConfig calls GET /nodes/{node}/qemu/{vmid}/config. Reads the configuration, pending changes
-// included unless Current is set.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// included unless Current is set. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/config
 func (c *Client) GetVMConfig(ctx context.Context, p GetVMConfigParams) (*VMConfig, error) {
@@ -160,35 +158,36 @@ func (v *VMConfigMeta) UnmarshalText(text []byte) error {
 
 // UpdateVMConfigAsyncParams are the parameters of [Client.UpdateVMConfigAsync].
 type UpdateVMConfigAsyncParams struct {
-	Node                 string             `json:"node"`
-	VMID                 int64              `json:"vmid"`           // 100 to 999999999.
-	ACPI                 *bool              `json:"acpi,omitempty"` // Default true.
-	Affinity             *string            `json:"affinity,omitempty"`
-	Agent                *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKSM             *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
-	AmdSEV               *VMAMDSEV          `json:"amd-sev,omitempty"`
-	Arch                 *string            `json:"arch,omitempty"` // One of x86_64, aarch64.
-	Args                 *string            `json:"args,omitempty"`
-	Audio0               *VMAudio           `json:"audio0,omitempty"`
-	Autostart            *bool              `json:"autostart,omitempty"`        // Default false.
-	BIOS                 *string            `json:"bios,omitempty"`             // One of seabios, ovmf. Default seabios.
-	BackgroundDelay      *int64             `json:"background_delay,omitempty"` // 1 to 30.
-	Balloon              *int64             `json:"balloon,omitempty"`          // At least 0.
-	Boot                 *VMBoot            `json:"boot,omitempty"`
-	BootDisk             *string            `json:"bootdisk,omitempty"`
-	CDROM                *string            `json:"cdrom,omitempty"`
-	CICustom             *VMCICustom        `json:"cicustom,omitempty"`
-	CIPassword           *string            `json:"cipassword,omitempty"`
-	CIType               *string            `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
-	CIUpgrade            *bool              `json:"ciupgrade,omitempty"` // Default true.
-	CIUser               *string            `json:"ciuser,omitempty"`
-	CPU                  *VMCPU             `json:"cpu,omitempty"`
-	CPULimit             *float64           `json:"cpulimit,omitempty"` // 0 to 128. Default 0.
-	CPUUnits             *int64             `json:"cpuunits,omitempty"` // 1 to 262144.
-	Cores                *int64             `json:"cores,omitempty"`    // At least 1. Default 1.
-	Delete               []string           `json:"delete,omitempty" px:"list"`
-	Description          *string            `json:"description,omitempty"` // At most 8192 characters.
-	Digest               *string            `json:"digest,omitempty"`      // At most 40 characters.
+	Node            string         `json:"node"`
+	VMID            int64          `json:"vmid"`           // 100 to 999999999.
+	ACPI            *bool          `json:"acpi,omitempty"` // Default true.
+	Affinity        *string        `json:"affinity,omitempty"`
+	Agent           *VMAgentConfig `json:"agent,omitempty"`
+	AllowKSM        *bool          `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AmdSEV          *VMAMDSEV      `json:"amd-sev,omitempty"`
+	Arch            *string        `json:"arch,omitempty"` // One of x86_64, aarch64.
+	Args            *string        `json:"args,omitempty"`
+	Audio0          *VMAudio       `json:"audio0,omitempty"`
+	Autostart       *bool          `json:"autostart,omitempty"`        // Default false.
+	BIOS            *string        `json:"bios,omitempty"`             // One of seabios, ovmf. Default seabios.
+	BackgroundDelay *int64         `json:"background_delay,omitempty"` // 1 to 30.
+	Balloon         *int64         `json:"balloon,omitempty"`          // MiB; 0 turns ballooning off. At least 0.
+	Boot            *VMBoot        `json:"boot,omitempty"`
+	BootDisk        *string        `json:"bootdisk,omitempty"`
+	CDROM           *string        `json:"cdrom,omitempty"`
+	CICustom        *VMCICustom    `json:"cicustom,omitempty"`
+	CIPassword      *string        `json:"cipassword,omitempty"`
+	CIType          *string        `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
+	CIUpgrade       *bool          `json:"ciupgrade,omitempty"` // Default true.
+	CIUser          *string        `json:"ciuser,omitempty"`
+	CPU             *VMCPU         `json:"cpu,omitempty"`
+	CPULimit        *float64       `json:"cpulimit,omitempty"`         // 0 to 128. Default 0.
+	CPUUnits        *int64         `json:"cpuunits,omitempty"`         // 1 to 262144.
+	Cores           *int64         `json:"cores,omitempty"`            // At least 1. Default 1.
+	Delete          []string       `json:"delete,omitempty" px:"list"` // Options to unset, as net1.
+	Description     *string        `json:"description,omitempty"`      // At most 8192 characters.
+	// That of the configuration read: refuses the change when it is no longer the same.
+	Digest               *string            `json:"digest,omitempty"` // At most 40 characters.
 	EFIDisk0             *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Force                *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze               *bool              `json:"freeze,omitempty"`
@@ -210,8 +209,8 @@ type UpdateVMConfigAsyncParams struct {
 	Lock            *string            `json:"lock,omitempty"` // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
 	Machine         *VMMachine         `json:"machine,omitempty"`
 	Memory          *VMMemory          `json:"memory,omitempty"`
-	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
-	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
+	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // Seconds. At least 0. Default 0.1.
+	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // MB/s; 0 is no limit. At least 0. Default 0.
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`
@@ -272,34 +271,35 @@ func (c *Client) UpdateVMConfigAsync(ctx context.Context, p UpdateVMConfigAsyncP
 
 // UpdateVMConfigParams are the parameters of [Client.UpdateVMConfig].
 type UpdateVMConfigParams struct {
-	Node          string             `json:"node"`
-	VMID          int64              `json:"vmid"`           // 100 to 999999999.
-	ACPI          *bool              `json:"acpi,omitempty"` // Default true.
-	Affinity      *string            `json:"affinity,omitempty"`
-	Agent         *VMAgentConfig     `json:"agent,omitempty"`
-	AllowKSM      *bool              `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
-	AmdSEV        *VMAMDSEV          `json:"amd-sev,omitempty"`
-	Arch          *string            `json:"arch,omitempty"` // One of x86_64, aarch64.
-	Args          *string            `json:"args,omitempty"`
-	Audio0        *VMAudio           `json:"audio0,omitempty"`
-	Autostart     *bool              `json:"autostart,omitempty"` // Default false.
-	BIOS          *string            `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
-	Balloon       *int64             `json:"balloon,omitempty"`   // At least 0.
-	Boot          *VMBoot            `json:"boot,omitempty"`
-	BootDisk      *string            `json:"bootdisk,omitempty"`
-	CDROM         *string            `json:"cdrom,omitempty"`
-	CICustom      *VMCICustom        `json:"cicustom,omitempty"`
-	CIPassword    *string            `json:"cipassword,omitempty"`
-	CIType        *string            `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
-	CIUpgrade     *bool              `json:"ciupgrade,omitempty"` // Default true.
-	CIUser        *string            `json:"ciuser,omitempty"`
-	CPU           *VMCPU             `json:"cpu,omitempty"`
-	CPULimit      *float64           `json:"cpulimit,omitempty"` // 0 to 128. Default 0.
-	CPUUnits      *int64             `json:"cpuunits,omitempty"` // 1 to 262144.
-	Cores         *int64             `json:"cores,omitempty"`    // At least 1. Default 1.
-	Delete        []string           `json:"delete,omitempty" px:"list"`
-	Description   *string            `json:"description,omitempty"` // At most 8192 characters.
-	Digest        *string            `json:"digest,omitempty"`      // At most 40 characters.
+	Node        string         `json:"node"`
+	VMID        int64          `json:"vmid"`           // 100 to 999999999.
+	ACPI        *bool          `json:"acpi,omitempty"` // Default true.
+	Affinity    *string        `json:"affinity,omitempty"`
+	Agent       *VMAgentConfig `json:"agent,omitempty"`
+	AllowKSM    *bool          `json:"allow-ksm,omitempty"` // Default true. Since 9.1.
+	AmdSEV      *VMAMDSEV      `json:"amd-sev,omitempty"`
+	Arch        *string        `json:"arch,omitempty"` // One of x86_64, aarch64.
+	Args        *string        `json:"args,omitempty"`
+	Audio0      *VMAudio       `json:"audio0,omitempty"`
+	Autostart   *bool          `json:"autostart,omitempty"` // Default false.
+	BIOS        *string        `json:"bios,omitempty"`      // One of seabios, ovmf. Default seabios.
+	Balloon     *int64         `json:"balloon,omitempty"`   // MiB; 0 turns ballooning off. At least 0.
+	Boot        *VMBoot        `json:"boot,omitempty"`
+	BootDisk    *string        `json:"bootdisk,omitempty"`
+	CDROM       *string        `json:"cdrom,omitempty"`
+	CICustom    *VMCICustom    `json:"cicustom,omitempty"`
+	CIPassword  *string        `json:"cipassword,omitempty"`
+	CIType      *string        `json:"citype,omitempty"`    // One of configdrive2, nocloud, opennebula.
+	CIUpgrade   *bool          `json:"ciupgrade,omitempty"` // Default true.
+	CIUser      *string        `json:"ciuser,omitempty"`
+	CPU         *VMCPU         `json:"cpu,omitempty"`
+	CPULimit    *float64       `json:"cpulimit,omitempty"`         // 0 to 128. Default 0.
+	CPUUnits    *int64         `json:"cpuunits,omitempty"`         // 1 to 262144.
+	Cores       *int64         `json:"cores,omitempty"`            // At least 1. Default 1.
+	Delete      []string       `json:"delete,omitempty" px:"list"` // Options to unset, as net1.
+	Description *string        `json:"description,omitempty"`      // At most 8192 characters.
+	// That of the configuration read: refuses the change when it is no longer the same.
+	Digest        *string            `json:"digest,omitempty"` // At most 40 characters.
 	EFIDisk0      *VMEFIDisk         `json:"efidisk0,omitempty"`
 	Force         *bool              `json:"force,omitempty"` // Needs delete as well.
 	Freeze        *bool              `json:"freeze,omitempty"`
@@ -320,8 +320,8 @@ type UpdateVMConfigParams struct {
 	Lock            *string            `json:"lock,omitempty"` // One of backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended.
 	Machine         *VMMachine         `json:"machine,omitempty"`
 	Memory          *VMMemory          `json:"memory,omitempty"`
-	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // At least 0. Default 0.1.
-	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // At least 0. Default 0.
+	MigrateDowntime *float64           `json:"migrate_downtime,omitempty"` // Seconds. At least 0. Default 0.1.
+	MigrateSpeed    *int64             `json:"migrate_speed,omitempty"`    // MB/s; 0 is no limit. At least 0. Default 0.
 	NUMA            *bool              `json:"numa,omitempty"`             // Default false.
 	NUMANodes       map[int]VMNUMANode `json:"numa[n],omitempty"`          // numa0, numa1, and so on.
 	Name            *string            `json:"name,omitempty"`

@@ -15,7 +15,8 @@ type ListVMSnapshotsParams struct {
 	VMID int64  `json:"vmid"` // 100 to 999999999.
 }
 
-// ListVMSnapshots calls GET /nodes/{node}/qemu/{vmid}/snapshot. Needs VM.Audit on /vms/{vmid}.
+// ListVMSnapshots calls GET /nodes/{node}/qemu/{vmid}/snapshot. Lists the snapshots, and last the
+// present state as current. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/snapshot
 func (c *Client) ListVMSnapshots(ctx context.Context, p ListVMSnapshotsParams) ([]VMSnapshotListItem, error) {
@@ -46,9 +47,8 @@ type CreateVMSnapshotParams struct {
 	VMState     *bool   `json:"vmstate,omitempty"`
 }
 
-// CreateVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot. Takes a snapshot.
-//
-// The result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// CreateVMSnapshot calls POST /nodes/{node}/qemu/{vmid}/snapshot. Takes a snapshot. The result names
+// the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/snapshot
 func (c *Client) CreateVMSnapshot(ctx context.Context, p CreateVMSnapshotParams) (UPID, error) {
@@ -89,8 +89,8 @@ type DeleteVMSnapshotParams struct {
 	Force    *bool  `json:"force,omitempty"`
 }
 
-// DeleteVMSnapshot calls DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}. The result names the
-// task that does the work. Needs VM.Snapshot on /vms/{vmid}.
+// DeleteVMSnapshot calls DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}. Deletes a snapshot. The
+// result names the task that does the work. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation DELETE /nodes/{node}/qemu/{vmid}/snapshot/{snapname}
 func (c *Client) DeleteVMSnapshot(ctx context.Context, p DeleteVMSnapshotParams) (UPID, error) {
@@ -106,8 +106,8 @@ type GetVMSnapshotConfigParams struct {
 	SnapName string `json:"snapname"` // At most 40 characters.
 }
 
-// GetVMSnapshotConfig calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Needs
-// VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
+// GetVMSnapshotConfig calls GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Reads the
+// configuration as it was. Needs VM.Snapshot, VM.Snapshot.Rollback or VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config
 func (c *Client) GetVMSnapshotConfig(ctx context.Context, p GetVMSnapshotConfigParams) (*VMConfig, error) {
@@ -126,8 +126,8 @@ type UpdateVMSnapshotConfigParams struct {
 	Description *string `json:"description,omitempty"`
 }
 
-// UpdateVMSnapshotConfig calls PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Needs
-// VM.Snapshot on /vms/{vmid}.
+// UpdateVMSnapshotConfig calls PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config. Changes a
+// snapshot's description. Needs VM.Snapshot on /vms/{vmid}.
 //
 //api:operation PUT /nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config
 func (c *Client) UpdateVMSnapshotConfig(ctx context.Context, p UpdateVMSnapshotConfigParams) error {

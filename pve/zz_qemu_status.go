@@ -31,9 +31,7 @@ type GetVMStatusCurrentParams struct {
 }
 
 // GetVMStatusCurrent calls GET /nodes/{node}/qemu/{vmid}/status/current. Tells whether the machine
-// runs, and how.
-//
-// Needs VM.Audit on /vms/{vmid}.
+// runs, and how. Needs VM.Audit on /vms/{vmid}.
 //
 //api:operation GET /nodes/{node}/qemu/{vmid}/status/current
 func (c *Client) GetVMStatusCurrent(ctx context.Context, p GetVMStatusCurrentParams) (*VMStatusCurrent, error) {
@@ -98,7 +96,7 @@ type VMStatusCurrentNIC struct {
 type RebootVMParams struct {
 	Node    string `json:"node"`
 	VMID    int64  `json:"vmid"`              // 100 to 999999999.
-	Timeout *int64 `json:"timeout,omitempty"` // At least 0.
+	Timeout *int64 `json:"timeout,omitempty"` // Seconds. At least 0.
 }
 
 // RebootVM calls POST /nodes/{node}/qemu/{vmid}/status/reboot. Shuts the machine down and starts it,
@@ -121,9 +119,7 @@ type ResetVMParams struct {
 }
 
 // ResetVM calls POST /nodes/{node}/qemu/{vmid}/status/reset. Resets the machine, as its reset button
-// would.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// would. The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/reset
 func (c *Client) ResetVM(ctx context.Context, p ResetVMParams) (UPID, error) {
@@ -140,9 +136,8 @@ type ResumeVMParams struct {
 	SkipLock *bool  `json:"skiplock,omitempty"`
 }
 
-// ResumeVM calls POST /nodes/{node}/qemu/{vmid}/status/resume. Lets a paused machine go on.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// ResumeVM calls POST /nodes/{node}/qemu/{vmid}/status/resume. Lets a paused machine go on. The result
+// names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/resume
 func (c *Client) ResumeVM(ctx context.Context, p ResumeVMParams) (UPID, error) {
@@ -158,12 +153,11 @@ type ShutdownVMParams struct {
 	ForceStop  *bool  `json:"forceStop,omitempty"`  // Default false.
 	KeepActive *bool  `json:"keepActive,omitempty"` // Default false.
 	SkipLock   *bool  `json:"skiplock,omitempty"`
-	Timeout    *int64 `json:"timeout,omitempty"` // At least 0.
+	Timeout    *int64 `json:"timeout,omitempty"` // Seconds. At least 0.
 }
 
-// ShutdownVM calls POST /nodes/{node}/qemu/{vmid}/status/shutdown. Asks the guest to shut down.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// ShutdownVM calls POST /nodes/{node}/qemu/{vmid}/status/shutdown. Asks the guest to shut down. The
+// result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/shutdown
 func (c *Client) ShutdownVM(ctx context.Context, p ShutdownVMParams) (UPID, error) {
@@ -185,13 +179,12 @@ type StartVMParams struct {
 	SkipLock           *bool      `json:"skiplock,omitempty"`
 	StateURI           *string    `json:"stateuri,omitempty"` // At most 128 characters.
 	TargetStorage      []string   `json:"targetstorage,omitempty" px:"list"`
-	Timeout            *int64     `json:"timeout,omitempty"`              // At least 0.
+	Timeout            *int64     `json:"timeout,omitempty"`              // Seconds. At least 0.
 	WithConntrackState *bool      `json:"with-conntrack-state,omitempty"` // Default false. Since 9.1.
 }
 
-// StartVM calls POST /nodes/{node}/qemu/{vmid}/status/start. Starts the machine.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// StartVM calls POST /nodes/{node}/qemu/{vmid}/status/start. Starts the machine. The result names the
+// task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/start
 func (c *Client) StartVM(ctx context.Context, p StartVMParams) (UPID, error) {
@@ -208,13 +201,11 @@ type StopVMParams struct {
 	MigratedFrom     *string `json:"migratedfrom,omitempty"`
 	OverruleShutdown *bool   `json:"overrule-shutdown,omitempty"` // Default false.
 	SkipLock         *bool   `json:"skiplock,omitempty"`
-	Timeout          *int64  `json:"timeout,omitempty"` // At least 0.
+	Timeout          *int64  `json:"timeout,omitempty"` // Seconds. At least 0.
 }
 
 // StopVM calls POST /nodes/{node}/qemu/{vmid}/status/stop. Stops the machine at once, as if its power
-// were cut.
-//
-// The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
+// were cut. The result names the task that does the work. Needs VM.PowerMgmt on /vms/{vmid}.
 //
 //api:operation POST /nodes/{node}/qemu/{vmid}/status/stop
 func (c *Client) StopVM(ctx context.Context, p StopVMParams) (UPID, error) {

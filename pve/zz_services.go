@@ -14,7 +14,8 @@ type ListNodeServicesParams struct {
 	Node string `json:"node"`
 }
 
-// ListNodeServices calls GET /nodes/{node}/services. Needs Sys.Audit on /nodes/{node}.
+// ListNodeServices calls GET /nodes/{node}/services. Lists a node's services and their states. Needs
+// Sys.Audit on /nodes/{node}.
 //
 //api:operation GET /nodes/{node}/services
 func (c *Client) ListNodeServices(ctx context.Context, p ListNodeServicesParams) ([]NodeServiceState, error) {

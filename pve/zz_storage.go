@@ -20,9 +20,7 @@ type ListNodeStoragesParams struct {
 }
 
 // ListNodeStorages calls GET /nodes/{node}/storage. Lists the storages that the node can use, with
-// their space.
-//
-// Needs a login, and more than the API description states.
+// their space. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage
 func (c *Client) ListNodeStorages(ctx context.Context, p ListNodeStoragesParams) ([]NodeStorageListItem, error) {
@@ -81,9 +79,8 @@ type ListVolumesParams struct {
 	VMID    *int64  `json:"vmid,omitempty"` // 100 to 999999999.
 }
 
-// ListVolumes calls GET /nodes/{node}/storage/{storage}/content. Lists the volumes of a storage.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// ListVolumes calls GET /nodes/{node}/storage/{storage}/content. Lists the volumes of a storage. Needs
+// Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/content
 func (c *Client) ListVolumes(ctx context.Context, p ListVolumesParams) ([]VolumeListItem, error) {
@@ -124,15 +121,13 @@ type AllocateVolumeParams struct {
 	Node     string  `json:"node"`
 	Storage  string  `json:"storage"`
 	Filename string  `json:"filename"`
-	Size     string  `json:"size"`
+	Size     string  `json:"size"`             // In KiB, or with a unit as 4G.
 	VMID     int64   `json:"vmid"`             // 100 to 999999999.
 	Format   *string `json:"format,omitempty"` // One of raw, qcow2, subvol, vmdk. Needs size as well.
 }
 
 // AllocateVolume calls POST /nodes/{node}/storage/{storage}/content. Allocates a disk and returns its
-// volume ID.
-//
-// Needs Datastore.AllocateSpace on /storage/{storage}.
+// volume ID. Needs Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/content
 func (c *Client) AllocateVolume(ctx context.Context, p AllocateVolumeParams) (string, error) {
@@ -148,8 +143,8 @@ type GetVolumeParams struct {
 	Volume  string `json:"volume"`
 }
 
-// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}. Needs a login, and more than
-// the API description states.
+// GetVolume calls GET /nodes/{node}/storage/{storage}/content/{volume}. Tells a volume's size, format
+// and notes. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) GetVolume(ctx context.Context, p GetVolumeParams) (*Volume, error) {
@@ -181,9 +176,8 @@ type CopyVolumeParams struct {
 	TargetNode *string `json:"target_node,omitempty"`
 }
 
-// CopyVolume calls POST /nodes/{node}/storage/{storage}/content/{volume}. Copies a volume.
-//
-// The result names the task that does the work. Needs root@pam.
+// CopyVolume calls POST /nodes/{node}/storage/{storage}/content/{volume}. Copies a volume. The result
+// names the task that does the work. Needs root@pam.
 //
 //api:operation POST /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) CopyVolume(ctx context.Context, p CopyVolumeParams) (UPID, error) {
@@ -201,8 +195,8 @@ type UpdateVolumeParams struct {
 	Protected *bool   `json:"protected,omitempty"`
 }
 
-// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}. Needs a login, and more
-// than the API description states.
+// UpdateVolume calls PUT /nodes/{node}/storage/{storage}/content/{volume}. Changes a backup's notes or
+// its protection. Needs a login, and more than the API description states.
 //
 //api:operation PUT /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) UpdateVolume(ctx context.Context, p UpdateVolumeParams) error {
@@ -217,9 +211,11 @@ type DeleteVolumeParams struct {
 	Delay   *int64 `json:"delay,omitempty"` // 1 to 30.
 }
 
-// DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}. The result names the
-// task that does the work. Needs Datastore.Allocate on /storage/{storage} or Datastore.AllocateSpace
-// on /storage/{storage}, and more than the API description states.
+// DeleteVolume calls DELETE /nodes/{node}/storage/{storage}/content/{volume}. Deletes a volume; the
+// result is empty when that is done already.
+//
+// The result names the task that does the work. Needs Datastore.Allocate on /storage/{storage} or
+// Datastore.AllocateSpace on /storage/{storage}, and more than the API description states.
 //
 //api:operation DELETE /nodes/{node}/storage/{storage}/content/{volume}
 func (c *Client) DeleteVolume(ctx context.Context, p DeleteVolumeParams) (UPID, error) {
@@ -264,8 +260,10 @@ type DownloadFileRestoreEntryParams struct {
 	Tar      *bool  `json:"tar,omitempty"` // Default false.
 }
 
-// DownloadFileRestoreEntry calls GET /nodes/{node}/storage/{storage}/file-restore/download. The caller
-// closes the result. Needs a login, and more than the API description states.
+// DownloadFileRestoreEntry calls GET /nodes/{node}/storage/{storage}/file-restore/download. Downloads
+// a file or a directory from within a backup.
+//
+// The caller closes the result. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/download
 func (c *Client) DownloadFileRestoreEntry(ctx context.Context, p DownloadFileRestoreEntryParams) (*Download, error) {
@@ -280,8 +278,8 @@ type ListFileRestoreEntriesParams struct {
 	Volume   string `json:"volume"`
 }
 
-// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list. Needs a login,
-// and more than the API description states.
+// ListFileRestoreEntries calls GET /nodes/{node}/storage/{storage}/file-restore/list. Lists a
+// directory inside a backup. Needs a login, and more than the API description states.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/file-restore/list
 func (c *Client) ListFileRestoreEntries(ctx context.Context, p ListFileRestoreEntriesParams) ([]FileRestoreEntryListItem, error) {
@@ -397,9 +395,7 @@ type ListPrunableBackupsParams struct {
 }
 
 // ListPrunableBackups calls GET /nodes/{node}/storage/{storage}/prunebackups. Tells which backups the
-// rules would keep.
-//
-// Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
+// rules would keep. Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/prunebackups
 func (c *Client) ListPrunableBackups(ctx context.Context, p ListPrunableBackupsParams) ([]PrunableBackupListItem, error) {
@@ -495,8 +491,8 @@ type GetNodeStorageStatusParams struct {
 	Storage string `json:"storage"`
 }
 
-// GetNodeStorageStatus calls GET /nodes/{node}/storage/{storage}/status. Needs Datastore.Audit or
-// Datastore.AllocateSpace on /storage/{storage}.
+// GetNodeStorageStatus calls GET /nodes/{node}/storage/{storage}/status. Tells a storage's space and
+// whether it is active. Needs Datastore.Audit or Datastore.AllocateSpace on /storage/{storage}.
 //
 //api:operation GET /nodes/{node}/storage/{storage}/status
 func (c *Client) GetNodeStorageStatus(ctx context.Context, p GetNodeStorageStatusParams) (*NodeStorageStatus, error) {
@@ -549,7 +545,8 @@ type ListStoragesParams struct {
 	Type *string `json:"type,omitempty"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
 }
 
-// ListStorages calls GET /storage. Needs a login, and more than the API description states.
+// ListStorages calls GET /storage. Lists the storages with their configuration. Needs a login, and
+// more than the API description states.
 //
 //api:operation GET /storage
 func (c *Client) ListStorages(ctx context.Context, p ListStoragesParams) ([]Storage, error) {
@@ -632,7 +629,7 @@ type CreateStorageParams struct {
 	Storage               string          `json:"storage"`
 	Type                  string          `json:"type"` // One of btrfs, cephfs, cifs, dir, esxi, iscsi, iscsidirect, lvm, lvmthin, nfs, pbs, rbd, zfs, zfspool.
 	AuthSupported         *string         `json:"authsupported,omitempty"`
-	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"`
+	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"` // KiB/s.
 	Base                  *string         `json:"base,omitempty"`
 	BlockSize             *string         `json:"blocksize,omitempty"`
 	ComStarHG             *string         `json:"comstar_hg,omitempty"`
@@ -692,7 +689,8 @@ type CreateStorageParams struct {
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
 
-// CreateStorage calls POST /storage. Needs Datastore.Allocate on /storage.
+// CreateStorage calls POST /storage. Adds a storage to the cluster. Needs Datastore.Allocate on
+// /storage.
 //
 //api:operation POST /storage
 func (c *Client) CreateStorage(ctx context.Context, p CreateStorageParams) (*StorageResult, error) {
@@ -738,7 +736,7 @@ func (c *Client) GetStorage(ctx context.Context, p GetStorageParams) (*Storage, 
 // UpdateStorageParams are the parameters of [Client.UpdateStorage].
 type UpdateStorageParams struct {
 	Storage               string          `json:"storage"`
-	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"`
+	BWLimit               *StorageBWLimit `json:"bwlimit,omitempty"` // KiB/s.
 	BlockSize             *string         `json:"blocksize,omitempty"`
 	ComStarHG             *string         `json:"comstar_hg,omitempty"`
 	ComStarTG             *string         `json:"comstar_tg,omitempty"`
@@ -790,7 +788,8 @@ type UpdateStorageParams struct {
 	ZFSBasePath           *string         `json:"zfs-base-path,omitempty"` // Since 9.1.
 }
 
-// UpdateStorage calls PUT /storage/{storage}. Needs Datastore.Allocate on /storage.
+// UpdateStorage calls PUT /storage/{storage}. Changes a storage's configuration. Needs
+// Datastore.Allocate on /storage.
 //
 //api:operation PUT /storage/{storage}
 func (c *Client) UpdateStorage(ctx context.Context, p UpdateStorageParams) (*StorageResult, error) {
@@ -806,7 +805,8 @@ type DeleteStorageParams struct {
 	Storage string `json:"storage"`
 }
 
-// DeleteStorage calls DELETE /storage/{storage}. Needs Datastore.Allocate on /storage.
+// DeleteStorage calls DELETE /storage/{storage}. Takes a storage out of the configuration; what is on
+// it stays. Needs Datastore.Allocate on /storage.
 //
 //api:operation DELETE /storage/{storage}
 func (c *Client) DeleteStorage(ctx context.Context, p DeleteStorageParams) error {

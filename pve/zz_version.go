@@ -9,9 +9,7 @@ import (
 	"net/http"
 )
 
-// GetVersion calls GET /version. Tells which release answers.
-//
-// Open to every authenticated user.
+// GetVersion calls GET /version. Tells which release answers. Open to every authenticated user.
 //
 //api:operation GET /version
 func (c *Client) GetVersion(ctx context.Context) (*Version, error) {

@@ -67,8 +67,8 @@ func (g *generator) operationComment(op *openapi3.Operation, v operationView, ki
 	}
 	switch text := strings.Join(facts, " "); {
 	case text == "":
-	case len(paragraphs) == 1 && op.Summary == "":
-		paragraphs[0] += " " + text // without prose between them, one paragraph reads better
+	case len(paragraphs) == 1 && (op.Summary == "" || len(first)+len(text) < 2*width):
+		paragraphs[0] += " " + text // short, and without prose between them
 	default:
 		paragraphs = append(paragraphs, text)
 	}
