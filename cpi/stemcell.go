@@ -88,36 +88,34 @@ func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, 
 	}
 	cid := newStemcellCID(img.Digest)
 	c.sweep(ctx)
-	v, err := c.look(ctx)
-	if err != nil {
-		return "", err
-	}
-	if found := v.templates(cid); len(found) > 0 {
+	for try := 0; ; try++ {
+		v, err := c.look(ctx)
+		if err != nil {
+			return "", err
+		}
+		found := v.templates(cid)
+		if len(found) == 0 {
+			if err := c.makeStemcell(ctx, v, cid, img, props); err != nil {
+				return "", err
+			}
+			return cid, nil
+		}
 		c.log.Printf("stemcell %s is there already: %s", cid, found[0].guest)
-		return cid, c.claimStemcell(ctx, found)
-	}
-	if err := c.makeStemcell(ctx, v, cid, img, props); err != nil {
-		return "", err
-	}
-	return cid, nil
-}
-
-// claimStemcell marks templates that are there already as this Director's too, so
-// that another one's delete_stemcell leaves them.
-func (c *CPI) claimStemcell(ctx context.Context, found []template) error {
-	tag := directorTag(c.director)
-	if tag == "" {
-		return nil
-	}
-	for _, t := range found {
-		if hasTags(t.guest.tags, tag) {
-			continue
+		err = c.claimStemcell(ctx, found)
+		if err == nil {
+			return cid, nil
 		}
-		if err := c.changeTags(ctx, t.guest, []string{tag}, nil); err != nil {
-			return c.explain(err, fmt.Sprintf("mark %s as used by this Director", t.guest))
+		if !errors.Is(err, errTemplateLeft) {
+			return "", err
+		}
+		if try == edits {
+			return "", rpc.CloudError("create_stemcell: other calls delete the stemcell again and again: %w", err).OKToRetry(true)
+		}
+		// Deleted just now, or replaced by another.
+		if err := pause(ctx, try); err != nil {
+			return "", err
 		}
 	}
-	return nil
 }
 
 // makeStemcell uploads the image and makes the templates that the preferred
@@ -160,29 +158,7 @@ func (c *CPI) makeStemcell(ctx context.Context, v *view, cid rpc.StemcellCID, im
 		}
 		return first
 	}
-	return c.settleTwins(ctx, cid, made)
-}
-
-// settleTwins removes the templates just made when another process made the same
-// ones at the same time: of twins the one with the lowest VMID stays.
-func (c *CPI) settleTwins(ctx context.Context, cid rpc.StemcellCID, made []template) error {
-	v, err := c.look(ctx)
-	if err != nil {
-		c.log.Printf("stemcell %s: whether it was made twice is unknown: %v", cid, err)
-		return nil
-	}
-	for _, mine := range made {
-		for _, other := range v.templates(cid) {
-			twin := other.storage == mine.storage && other.guest.vmid < mine.guest.vmid
-			if s, ok := v.storeOf(mine.storage); twin && (ok && s.shared || other.guest.node == mine.guest.node) {
-				c.log.Printf("stemcell %s: %s has the same content, %s is removed", cid, other.guest, mine.guest)
-				if err := c.destroy(ctx, mine.guest); err != nil {
-					c.log.Printf("stemcell %s: %s stays as a second copy: %v", cid, mine.guest, err)
-				}
-				break
-			}
-		}
-	}
+	c.settleTwins(ctx, cid, made)
 	return nil
 }
 
@@ -364,76 +340,14 @@ func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.Stemc
 	if _, n, ok := parseNote(conf.description); ok {
 		s.digest, s.props = n.Facts["sha256"], StemcellProperties{Name: n.Facts["name"], Version: n.Facts["version"]}
 	}
-	for _, tag := range conf.tags {
-		if strings.HasPrefix(tag, tagDirectorPrefix) {
-			s.more = append(s.more, tag)
-		}
-	}
+	s.more = directorsOf(conf.tags)
 	t, err := c.makeTemplate(ctx, s, func(name string, promise *pledge) (VMID, error) {
 		return c.clone(ctx, v, cloneSpec{from: from, node: pl.node, root: pl.root, name: name, pool: c.cfg.Pool, pledge: promise})
 	})
 	if err != nil {
 		return template{}, err
 	}
-	return t, c.settleTwins(ctx, cid, []template{t})
-}
-
-// DeleteStemcell implements [rpc.StemcellManager]. A stemcell that another
-// Director uses as well stays; this one's mark is taken off.
-func (c *CPI) DeleteStemcell(ctx context.Context, cid rpc.StemcellCID) error {
-	ctx, cancel := c.within(ctx)
-	defer cancel()
-	if err := parseStemcellCID(cid); err != nil {
-		return badInput("delete_stemcell", err)
-	}
-	c.sweep(ctx)
-	v, err := c.look(ctx)
-	if err != nil {
-		return err
-	}
-	found := v.templates(cid)
-	if len(found) == 0 {
-		if err := c.proveGone(ctx, v, "stemcell "+string(cid)); err != nil {
-			return err
-		}
-		c.log.Printf("stemcell %s is gone already", cid)
-		return nil
-	}
-	mine := directorTag(c.director)
-	for _, t := range found {
-		var others []string
-		for _, tag := range t.guest.tags {
-			if strings.HasPrefix(tag, tagDirectorPrefix) && tag != mine {
-				others = append(others, tag)
-			}
-		}
-		if len(others) > 0 {
-			c.log.Printf("stemcell %s: %s stays for %s", cid, t.guest, strings.Join(others, ", "))
-			if mine != "" && hasTags(t.guest.tags, mine) {
-				if err := c.changeTags(ctx, t.guest, nil, []string{mine}); err != nil {
-					return c.explain(err, fmt.Sprintf("take this Director's mark off %s", t.guest))
-				}
-			}
-			continue
-		}
-		if err := c.deleteTemplate(ctx, cid, t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *CPI) deleteTemplate(ctx context.Context, cid rpc.StemcellCID, t template) error {
-	what := fmt.Sprintf("delete the template of stemcell %s", cid)
-	err := c.destroy(ctx, t.guest)
-	if err == nil || errors.Is(err, pve.ErrNotFound) {
-		c.log.Printf("stemcell %s: %s is deleted", cid, t.guest)
-		return nil
-	}
-	if errors.Is(err, pve.ErrInUse) {
-		return rpc.CloudError("stemcell %s: VMs that are linked clones of %s are still there: delete them first, then the stemcell: %w", cid, t.guest, err)
-	}
-	return c.explain(err, what, need{"VM.Allocate", fmt.Sprintf("/vms/%d", t.guest.vmid)})
+	return c.settleTwins(ctx, cid, []template{t})[0], nil
 }
 
 // mebibytes rounds up.

@@ -246,6 +246,9 @@ func TestCreateStemcellSurvivesOrCleansUp(t *testing.T) {
 			"cut after":  {Cut: pvetest.CutAfter},
 			"task fails": {TaskError: "device busy"},
 		} {
+			if name == "task fails" && strings.HasPrefix(pattern, "PUT ") {
+				continue // no task
+			}
 			t.Run(name+" "+pattern, func(t *testing.T) {
 				t.Parallel()
 				b := newBed(t)

@@ -310,6 +310,16 @@ func (c *CPI) orGone(ctx context.Context, g guest, err error) error {
 	return err
 }
 
+// hasGone reports whether err is a refusal for lack of a privilege on a guest that
+// does not exist any more.
+func (c *CPI) hasGone(ctx context.Context, g guest, err error) bool {
+	if !errors.Is(err, pve.ErrPermission) || isTaskError(err) {
+		return false
+	}
+	_, taken := call(ctx, c, c.pve.GetNextVMID, pve.GetNextVMIDParams{VMID: new(g.vmid)})
+	return taken == nil
+}
+
 // leftBehindText introduces what could not be undone.
 const leftBehindText = "left behind: "
 

@@ -60,8 +60,8 @@ func (c *CPI) clone(ctx context.Context, v *view, s cloneSpec) (VMID, error) {
 		},
 	})
 	if err != nil {
-		if errors.Is(err, pve.ErrNotFound) && strings.Contains(err.Error(), "unable to find configuration file") {
-			return id, rpc.CloudError("%s: the template was deleted meanwhile: %w", what, err)
+		if errors.Is(err, pve.ErrNotFound) && strings.Contains(err.Error(), "unable to find configuration file") || c.hasGone(ctx, src, err) {
+			return id, rpc.CloudError("%s: %w: %w", what, errTemplateLeft, err)
 		}
 		path := "/vms"
 		if s.pool != "" {

@@ -197,9 +197,30 @@ func (c *CPI) prepare(ctx context.Context, v *view, o *order) error {
 	return nil
 }
 
-// createAt makes the VM on one node. When it fails, everything it made is removed
-// again, and what cannot be removed is named in the error.
+// createAt makes the VM on one node. When the template is removed at that moment,
+// by a call that found it to be a second one, the other is used.
 func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID, error) {
+	for try := 0; ; try++ {
+		cid, err := c.tryAt(ctx, v, o, pl)
+		if !errors.Is(err, errTemplateLeft) || strings.Contains(err.Error(), leftBehindText) || try == 2 {
+			return cid, err
+		}
+		now, e := c.look(ctx)
+		if e != nil {
+			return cid, err
+		}
+		v, o.templates = now, now.templates(o.req.Stemcell)
+		var ok bool
+		if pl.template, pl.linked, ok = pickTemplate(v, pl.node, pl.root, o.templates); !ok {
+			return cid, err
+		}
+		c.log.Printf("%v: trying again with %s", err, pl.template.guest)
+	}
+}
+
+// tryAt makes the VM on one node. When it fails, everything it made is removed
+// again, and what cannot be removed is named in the error.
+func (c *CPI) tryAt(ctx context.Context, v *view, o *order, pl place) (vmCID, error) {
 	// A VM with drive options and a larger root disk takes a request for each; for
 	// such a one the missing bridge shows when it starts.
 	if !o.tunesRoot() || !o.growsRoot(pl) {
