@@ -22,12 +22,12 @@ func (s *Server) addNode(name string) *node {
 
 // A Node says what a node is like. Zero fields keep their defaults.
 type Node struct {
-	CPUs    int   // default 16
-	Memory  int64 // bytes, default 64 GiB
-	Disk    int64 // bytes of the root file system, default 500 GiB
-	IP      string
-	Bridges []string // beside vmbr0
-	NoKVM   bool     // the machine cannot virtualise: guests need kvm=0 to start
+	CPUs    int      `json:"cpus"`   // default 16
+	Memory  int64    `json:"memory"` // bytes, default 64 GiB
+	Disk    int64    `json:"disk"`   // bytes of the root file system, default 500 GiB
+	IP      string   `json:"ip"`
+	Bridges []string `json:"bridges"` // beside vmbr0
+	NoKVM   bool     `json:"noKVM"`   // the machine cannot virtualise: guests need kvm=0 to start
 }
 
 // AddNode adds a node to the cluster, or changes one that is there.
@@ -210,6 +210,17 @@ func (s *Server) SetTokenSecret(id, secret string) error {
 		t.Secret = secret
 		return nil
 	})
+}
+
+// TokenSecret returns the secret of a token, and whether there is one.
+func (s *Server) TokenSecret(id string) (secret string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := s.theToken(id)
+	if err != nil {
+		return "", false
+	}
+	return t.Secret, true
 }
 
 // AddRole makes a role, or replaces one that is not built in.

@@ -12,12 +12,12 @@ import (
 
 // A Storage says what a storage is like; see [Server.AddStorage].
 type Storage struct {
-	Type    string            // dir, nfs, cifs, btrfs, cephfs, lvm, lvmthin, zfspool or rbd
-	Content []string          // default what the type has by itself
-	Nodes   []string          // the nodes that have it; default all
-	Shared  bool              // for the types that need not be
-	Size    int64             // bytes; default the node's root file system
-	Config  map[string]string // further keys of storage.cfg
+	Type    string            `json:"type"`    // dir, nfs, cifs, btrfs, cephfs, lvm, lvmthin, zfspool or rbd
+	Content []string          `json:"content"` // default what the type has by itself
+	Nodes   []string          `json:"nodes"`   // the nodes that have it; default all
+	Shared  bool              `json:"shared"`  // for the types that need not be
+	Size    int64             `json:"size"`    // bytes; default the node's root file system
+	Config  map[string]string `json:"config"`  // further keys of storage.cfg
 }
 
 // AddStorage adds a storage to the cluster, or replaces its settings.
@@ -105,16 +105,16 @@ func (s *Server) SetStorageOnline(id, node string, online bool) error {
 
 // A VM is a virtual machine as tests see it.
 type VM struct {
-	Node    string            // default the first one
-	Config  map[string]string // as in its config file, "name" and "tags" included
-	Running bool
-	NoOS    bool // nothing has booted on it: it ignores shutdown and unplug requests
-	Pool    string
+	Node    string            `json:"node"`   // default the first one
+	Config  map[string]string `json:"config"` // as in its config file, "name" and "tags" included
+	Running bool              `json:"running"`
+	NoOS    bool              `json:"noOS"` // nothing has booted on it: it ignores shutdown and unplug requests
+	Pool    string            `json:"pool"`
 
 	// These are filled by [Server.VM] and not read by [Server.AddVM].
-	Pending   map[string]string // what waits for the next start
-	Delete    []string          // the keys that go away with it
-	Snapshots []string
+	Pending   map[string]string `json:"-"` // what waits for the next start
+	Delete    []string          `json:"-"` // the keys that go away with it
+	Snapshots []string          `json:"-"`
 }
 
 // AddVM adds a virtual machine, or replaces one. Its drives name volumes that
