@@ -346,8 +346,8 @@ type PVEContainerConfig struct {
 	Unused       map[int]PVEContainerConfigUnused `json:"unused[n],omitempty"`    // unused0 to unused255.
 }
 
-// A PVEContainerConfigDev is the value of dev0, dev1, …, a text of the form [PATH][,KEY=VALUE…].
-// It keeps the text it was read from.
+// A PVEContainerConfigDev is the value of dev0, dev1, …, a text of the form PATH[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type PVEContainerConfigDev struct {
 	DenyWrite *bool   `json:"deny-write,omitempty"` // Default false.
 	GID       *int64  `json:"gid,omitempty"`        // At least 0.
@@ -550,8 +550,8 @@ func (v *PVEContainerConfigUnused) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEGuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It keeps the
-// text it was read from.
+// A PVEGuestStartup is the value of startup, a text of the form ORDER[,KEY=VALUE…] or KEY=VALUE….
+// It keeps the text it was read from.
 type PVEGuestStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
@@ -2016,8 +2016,8 @@ func (v *PVEVMConfigAudio0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. It keeps the
-// text it was read from.
+// A PVEVMConfigBoot is the value of boot, a text of the form LEGACY[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type PVEVMConfigBoot struct {
 	Legacy *string `json:"legacy,omitempty" px:"default"` // Default cdn.
 	Order  *string `json:"order,omitempty"`
@@ -2072,8 +2072,8 @@ func (v *PVEVMConfigCICustom) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigCPU is the value of cpu, a text of the form [CPUTYPE][,KEY=VALUE…]. It keeps the text
-// it was read from.
+// A PVEVMConfigCPU is the value of cpu, a text of the form CPUTYPE[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type PVEVMConfigCPU struct {
 	CPUType       *string `json:"cputype,omitempty" px:"default"` // Default kvm64.
 	Flags         *string `json:"flags,omitempty"`
@@ -2156,8 +2156,8 @@ func (v *PVEVMConfigEFIDisk0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigHostPCI is the value of hostpci0, hostpci1, …, a text of the form
-// [HOST][,KEY=VALUE…]. It keeps the text it was read from.
+// A PVEVMConfigHostPCI is the value of hostpci0, hostpci1, …, a text of the form HOST[,KEY=VALUE…]
+// or KEY=VALUE…. It keeps the text it was read from.
 type PVEVMConfigHostPCI struct {
 	DeviceID    *string `json:"device-id,omitempty"`
 	Driver      *string `json:"driver,omitempty"` // One of vfio, keep. Default vfio.
@@ -2493,8 +2493,8 @@ func (v *PVEVMConfigTPMState0) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigUSB is the value of usb0, usb1, …, a text of the form [HOST][,KEY=VALUE…]. It keeps
-// the text it was read from.
+// A PVEVMConfigUSB is the value of usb0, usb1, …, a text of the form HOST[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type PVEVMConfigUSB struct {
 	Host    *string `json:"host,omitempty" px:"default"`
 	Mapping *string `json:"mapping,omitempty"`
@@ -2547,8 +2547,8 @@ func (v *PVEVMConfigUnused) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. It keeps the text it
-// was read from.
+// A PVEVMConfigVGA is the value of vga, a text of the form TYPE[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type PVEVMConfigVGA struct {
 	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
 	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
@@ -2607,8 +2607,8 @@ func (v *PVEVMConfigVirtIOFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMConfigWatchdog is the value of watchdog, a text of the form [MODEL][,KEY=VALUE…]. It keeps
-// the text it was read from.
+// A PVEVMConfigWatchdog is the value of watchdog, a text of the form MODEL[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type PVEVMConfigWatchdog struct {
 	Action *string `json:"action,omitempty"`             // One of reset, shutdown, poweroff, pause, debug, none.
 	Model  *string `json:"model,omitempty" px:"default"` // One of i6300esb, ib700. Default i6300esb.
@@ -2704,8 +2704,8 @@ func (v *PVEVMDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A PVEVMMachine is the value of machine or runningmachine, a text of the form [TYPE][,KEY=VALUE…].
-// It keeps the text it was read from.
+// A PVEVMMachine is the value of machine or runningmachine, a text of the form TYPE[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type PVEVMMachine struct {
 	AwBits   *float64 `json:"aw-bits,omitempty"`           // 32 to 64.
 	EnableS3 *bool    `json:"enable-s3,omitempty"`         // Default false.

@@ -142,8 +142,8 @@ func (c *Client) CreateBackupJob(ctx context.Context, p CreateBackupJobParams) e
 	return c.rest.Call(ctx, http.MethodPost, "/cluster/backup", &p, nil)
 }
 
-// A BackupFleecing is the value of fleecing, a text of the form [ENABLED][,KEY=VALUE…]. It keeps the
-// text it was read from.
+// A BackupFleecing is the value of fleecing, a text of the form ENABLED[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type BackupFleecing struct {
 	Enabled *bool   `json:"enabled,omitempty" px:"default"`
 	Storage *string `json:"storage,omitempty"`

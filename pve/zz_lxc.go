@@ -120,8 +120,8 @@ func (c *Client) CreateContainer(ctx context.Context, p CreateContainerParams) (
 	return out, err
 }
 
-// A ContainerDevice is the value of dev0, dev1, …, a text of the form [PATH][,KEY=VALUE…]. It
-// keeps the text it was read from.
+// A ContainerDevice is the value of dev0, dev1, …, a text of the form PATH[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type ContainerDevice struct {
 	DenyWrite *bool   `json:"deny-write,omitempty"` // Default false.
 	GID       *int64  `json:"gid,omitempty"`        // At least 0.
@@ -319,8 +319,8 @@ func (v *ContainerUnusedVolume) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A GuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It keeps the text
-// it was read from.
+// A GuestStartup is the value of startup, a text of the form ORDER[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type GuestStartup struct {
 	Down  *int64 `json:"down,omitempty"` // Seconds to wait for the guest to shut down.
 	Order *int64 `json:"order,omitempty" px:"default"`

@@ -262,7 +262,7 @@ func (v *VMAudio) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMBoot is the value of boot, a text of the form [LEGACY][,KEY=VALUE…]. Example:
+// A VMBoot is the value of boot, a text of the form LEGACY[,KEY=VALUE…] or KEY=VALUE…. Example:
 // order=scsi0;net0. It keeps the text it was read from.
 type VMBoot struct {
 	Legacy *string  `json:"legacy,omitempty" px:"default"`
@@ -316,8 +316,8 @@ func (v *VMCICustom) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMCPU is the value of cpu, a text of the form [CPUTYPE][,KEY=VALUE…]. It keeps the text it was
-// read from.
+// A VMCPU is the value of cpu, a text of the form CPUTYPE[,KEY=VALUE…] or KEY=VALUE…. It keeps the
+// text it was read from.
 type VMCPU struct {
 	CPUType       *string  `json:"cputype,omitempty" px:"default"`
 	Flags         []string `json:"flags,omitempty" px:"list=;"`
@@ -572,8 +572,8 @@ func (v *VMIntelTDX) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMMachine is the value of machine or runningmachine, a text of the form [TYPE][,KEY=VALUE…]. It
-// keeps the text it was read from.
+// A VMMachine is the value of machine or runningmachine, a text of the form TYPE[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type VMMachine struct {
 	AwBits   *float64 `json:"aw-bits,omitempty"` // 32 to 64.
 	EnableS3 *bool    `json:"enable-s3,omitempty"`
@@ -807,8 +807,8 @@ func (v *VMTPMState) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMUSB is the value of usb0, usb1, …, a text of the form [HOST][,KEY=VALUE…]. It keeps the text
-// it was read from.
+// A VMUSB is the value of usb0, usb1, …, a text of the form HOST[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type VMUSB struct {
 	Host    *string `json:"host,omitempty" px:"default"`
 	Mapping *string `json:"mapping,omitempty"`
@@ -859,8 +859,8 @@ func (v *VMUnusedDisk) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMVGA is the value of vga, a text of the form [TYPE][,KEY=VALUE…]. Example: virtio,memory=64.
-// Memory is in MiB. It keeps the text it was read from.
+// A VMVGA is the value of vga, a text of the form TYPE[,KEY=VALUE…] or KEY=VALUE…. Example:
+// virtio,memory=64. Memory is in MiB. It keeps the text it was read from.
 type VMVGA struct {
 	Clipboard *string `json:"clipboard,omitempty"` // Always vnc.
 	Memory    *int64  `json:"memory,omitempty"`    // 4 to 512.
@@ -917,8 +917,8 @@ func (v *VMVirtIOFS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A VMWatchdog is the value of watchdog, a text of the form [MODEL][,KEY=VALUE…]. It keeps the text
-// it was read from.
+// A VMWatchdog is the value of watchdog, a text of the form MODEL[,KEY=VALUE…] or KEY=VALUE…. It
+// keeps the text it was read from.
 type VMWatchdog struct {
 	Action *string `json:"action,omitempty"`
 	Model  *string `json:"model,omitempty" px:"default"` // One of i6300esb, ib700.

@@ -321,10 +321,93 @@ func TestFlags(t *testing.T) {
 			assert.Contains(t, err.Error(), tc.want)
 		})
 	}
+	for _, command := range []string{"apidoc", "diff"} {
+		var help bytes.Buffer
+		require.ErrorIs(t, run(t.Context(), []string{command, "-h"}, io.Discard, &help), flag.ErrHelp)
+		assert.Regexp(t, "(?s)^usage: generator "+command+" .{100}", help.String())
+	}
 	var help bytes.Buffer
 	require.ErrorIs(t, run(t.Context(), []string{"generate", "-h"}, io.Discard, &help), flag.ErrHelp)
 	for _, want := range []string{"-product", "-from", "-out", "-overlay", "-version", "DIR must lie in this module"} {
 		assert.Contains(t, help.String(), want)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		want string // on standard error, once
+	}{
+		{"help", []string{"-h"}, 0, "usage: generator COMMAND"},
+		{"help about a command", []string{"apidoc", "-h"}, 0, "usage: generator apidoc"},
+		{"no command", nil, 2, "usage: generator COMMAND"},
+		{"unknown command", []string{"make"}, 2, "unknown command"},
+		{"unknown flag", []string{"apidoc", "-colour"}, 2, "not defined: -colour"},
+		{"unknown flag of generate", []string{"generate", "-colour"}, 2, "not defined: -colour"},
+		{"error", []string{"diff", "nowhere", "nowhere"}, 1, "nowhere"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			code := exitCode(run(t.Context(), tc.args, io.Discard, &stderr), &stderr)
+			assert.Equal(t, tc.code, code)
+			assert.Equal(t, 1, strings.Count(stderr.String(), tc.want), stderr.String())
+		})
+	}
+}
+
+// TestOtherProductsAreRefused: the API of one product under the name of another.
+func TestOtherProductsAreRefused(t *testing.T) {
+	root, _, err := moduleRoot(".")
+	require.NoError(t, err)
+	from := filepath.Join(root, "apidoc", "pdm", facts.Versions("pdm")[0]+".json")
+	out := filepath.Join(root, ".tmp", "never")
+	const want = "this is the API of Proxmox Datacenter Manager"
+	err = run(t.Context(), []string{"generate", "-product", "pve", "-from", from, "-out", out}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, want)
+	assert.NoDirExists(t, out)
+	dir := t.TempDir()
+	err = run(t.Context(), []string{"apidoc", "-product", "pve", "-version", "9.9", "-from", from, "-dir", dir}, io.Discard, io.Discard)
+	require.ErrorContains(t, err, want)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	require.NoError(t, run(t.Context(), []string{"apidoc", "-product", "dcm", "-version", "9.9", "-from", from, "-dir", dir}, io.Discard, io.Discard), "another name is no error")
+}
+
+// TestPlaces tells where a package may be made.
+func TestPlaces(t *testing.T) {
+	for _, tc := range []struct{ name, module, want string }{
+		{"no module", "", "lies in no module"},
+		{"another module", "example.com/x", "lies in the module example.com/x"},
+		{"one that begins alike", ownModule + "x", "lies in the module " + ownModule + "x"},
+		{"one beneath", ownModule + "/x", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tc.module != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+tc.module+"\n"), 0o600))
+			}
+			out := filepath.Join(dir, "a", "b")
+			err := run(t.Context(), []string{"generate", "-product", "some", "-from", "testdata/cases/kinds/apidoc.json", "-out", out}, io.Discard, io.Discard)
+			if tc.want != "" {
+				require.ErrorContains(t, err, tc.want)
+				assert.NoDirExists(t, out)
+				return
+			}
+			require.NoError(t, err)
+			text, err := os.ReadFile(filepath.Join(out, "zz_client.go"))
+			require.NoError(t, err)
+			assert.Contains(t, string(text), "\n// Package some calls the REST API of some:")
+
+			// A file of one's own says better what the package is.
+			require.NoError(t, os.WriteFile(filepath.Join(out, "doc.go"), []byte("// Package some is mine.\npackage some\n"), 0o600))
+			require.NoError(t, run(t.Context(), []string{"generate", "-product", "some", "-from", "testdata/cases/kinds/apidoc.json", "-out", out}, io.Discard, io.Discard))
+			text, err = os.ReadFile(filepath.Join(out, "zz_client.go"))
+			require.NoError(t, err)
+			assert.NotContains(t, string(text), "// Package some")
+		})
 	}
 }
 
@@ -356,6 +439,10 @@ func TestOverlayEntriesMustMatter(t *testing.T) {
 			o.Exceptions = append(o.Exceptions, openapi.Exception{At: openapi.Selectors{"GET /version returns"}, Reason: "r"})
 		}, "GET /version returns is no raw value"},
 		{"summary of nothing", func(o *openapi.Overlay) { o.Summaries = map[string]string{"GET /nowhere": "x"} }, "summaries: GET /nowhere"},
+		{"note on nothing", func(o *openapi.Overlay) {
+			o.Notes = append(o.Notes, openapi.Note{At: openapi.Selectors{"GET /version returns.nothing"}, Text: "Seconds."})
+		}, "GET /version returns.nothing matches nothing"},
+		{"acting operation that is none", func(o *openapi.Overlay) { o.Acts = append(o.Acts, "GET /nowhere") }, "acts: GET /nowhere"},
 		{"type of nothing", func(o *openapi.Overlay) { o.Types = map[string]string{"GET /nowhere returns": "X"} }, "GET /nowhere returns matches 0 places"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,6 +23,7 @@ import (
 	"github.com/proxkit/proxkit/internal/generator/testdata/cases/prose"
 	"github.com/proxkit/proxkit/internal/generator/testdata/cases/rustkinds"
 	"github.com/proxkit/proxkit/internal/generator/testdata/cases/sections"
+	"github.com/proxkit/proxkit/pbs"
 )
 
 // A seen is a request as it came over the wire.
@@ -400,6 +402,29 @@ func TestOverlaid(t *testing.T) {
 	ceph, err := c.GetCeph(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, "fine", *ceph.Health)
+}
+
+// lost is a transport whose answers never arrive.
+type lost struct{ sent atomic.Int32 }
+
+func (l *lost) RoundTrip(*http.Request) (*http.Response, error) {
+	l.sent.Add(1)
+	return nil, io.ErrUnexpectedEOF
+}
+
+// TestActingReadIsSentOnce calls an operation that the overlay lists under acts, and one
+// beside it that only reads.
+func TestActingReadIsSentOnce(t *testing.T) {
+	var transport lost
+	c, err := pbs.NewClient("pbs1", pbs.WithTransport(&transport), pbs.WithRetry(pbs.RetryPolicy{Attempts: 3, MinWait: 1, MaxWait: 1}))
+	require.NoError(t, err)
+	err = c.DestroyTapeMedia(t.Context(), pbs.DestroyTapeMediaParams{})
+	require.ErrorIs(t, err, pbs.ErrNoAnswer)
+	assert.False(t, pbs.IsRetryable(err))
+	assert.Equal(t, int32(1), transport.sent.Load())
+	_, err = c.GetVersion(t.Context())
+	require.ErrorIs(t, err, pbs.ErrNoAnswer)
+	assert.Equal(t, int32(1+3), transport.sent.Load())
 }
 
 func TestErrorsReachTheCaller(t *testing.T) {

@@ -289,7 +289,7 @@ func propsForm(v structureView, s *openapi3.Schema) string {
 		case len(v.Fields) == 1:
 			return head
 		case strings.HasPrefix(f.goType, "*"):
-			return "[" + head + "][," + others + "]"
+			return head + "[," + others + "] or " + others
 		}
 		return head + "[," + others + "]"
 	}

@@ -101,8 +101,8 @@ func (v *CreateNodeGuestNet) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A CreateNodeGuestStartup is the value of startup, a text of the form [ORDER][,KEY=VALUE…]. It
-// keeps the text it was read from.
+// A CreateNodeGuestStartup is the value of startup, a text of the form ORDER[,KEY=VALUE…] or
+// KEY=VALUE…. It keeps the text it was read from.
 type CreateNodeGuestStartup struct {
 	Down  *int64 `json:"down,omitempty"`
 	Order *int64 `json:"order,omitempty" px:"default"`
