@@ -116,8 +116,10 @@ func TestHasVMGivesThreeAnswers(t *testing.T) {
 		assert.False(t, got(b.HasVM(ctx, "vm-851-abcdefghijkl"))(t))
 	})
 	t.Run("unknown when its VMID is a guest's that the token cannot see", func(t *testing.T) {
+		cfg := b.cfg
+		cfg.Pool = ""
 		require.NoError(t, b.srv.AddVM(852, pvetest.VM{Node: "n2", Config: map[string]string{"name": "hidden"}}))
-		_, err := b.HasVM(ctx, "vm-852-abcdefghijkl")
+		_, err := b.open(cfg, "dir-a").HasVM(ctx, "vm-852-abcdefghijkl")
 		class(t, err, rpc.ClassCloudError, "VMID 852 is in use", "VM.Audit on /vms/852")
 	})
 	t.Run("there although somebody removed its tags", func(t *testing.T) {

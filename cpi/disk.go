@@ -203,15 +203,24 @@ func (c *CPI) holderVolume(ctx context.Context, cid rpc.DiskCID, holder guest) (
 	}
 	d, ok := conf.drive(holderSlot)
 	if back := conf.returning(); back != "" {
-		d, ok = drive{slot: holderSlot, volume: back}, true
+		// It is on its way, or has arrived under a name of the holder's.
+		vol, there, sure, err = c.listedVolume(ctx, cid, holder, volume{conf: conf, drive: drive{slot: holderSlot, volume: back}})
+		if err != nil || there || !ok {
+			return vol, there, sure, err
+		}
 	}
 	if !ok {
 		return volume{conf: conf}, false, true, nil
 	}
-	vol = volume{conf: conf, drive: d}
+	return c.listedVolume(ctx, cid, holder, volume{conf: conf, drive: d})
+}
+
+// listedVolume looks for a volume in its storage's list.
+func (c *CPI) listedVolume(ctx context.Context, cid rpc.DiskCID, holder guest, vol volume) (_ volume, there, sure bool, err error) {
+	d := vol.drive
 	list, err := call(ctx, c, c.pve.ListVolumes, pve.ListVolumesParams{Node: holder.node, Storage: d.storage()})
 	if err != nil {
-		return vol, false, false, c.explain(err, fmt.Sprintf("%s on storage %s of node %s", what, d.storage(), holder.node),
+		return vol, false, false, c.explain(err, fmt.Sprintf("look at disk %s on storage %s of node %s", cid, d.storage(), holder.node),
 			need{"Datastore.Audit", "/storage/" + d.storage()})
 	}
 	for _, row := range list {

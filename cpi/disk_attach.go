@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 	"github.com/proxkit/proxkit/pve"
@@ -290,7 +291,7 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 		}
 	}
 	before, interrupted := conf.tags, false
-	err := c.edit(ctx, g, conf, func(conf *guestConfig) (*change, error) {
+	release := func(conf *guestConfig) (*change, error) {
 		p := &change{tags: retag(conf.tags, nil, []string{string(disk)}, nil)}
 		now, ok := conf.disk(disk, holder.vmid)
 		switch {
@@ -311,14 +312,20 @@ func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *gue
 			}
 		}
 		return p, nil
-	})
-	if err != nil && hotplugProblem(err) {
+	}
+	err := c.edit(ctx, g, conf, release)
+	for begun, try := time.Now(), 2; err != nil && hotplugProblem(err); try++ {
 		undo, cancel := afterwards(ctx)
-		defer cancel()
-		if e := c.updateConfig(undo, g, change{revert: []string{d.slot}, tags: before}); e != nil {
+		e := c.updateConfig(undo, g, change{revert: []string{d.slot}, tags: before})
+		cancel()
+		if e != nil {
 			err = leftBehind(err, fmt.Sprintf("a pending change of %s in %s", d.slot, g))
 		}
-		return rpc.CloudError("%s: the guest does not let go of %s, unmount the disk there first: %w", what, d.slot, err).OKToRetry(true)
+		// A guest that has just unmounted the disk may take a moment to let go of it.
+		if e != nil || time.Since(begun) > c.settleTime || pause(ctx, try) != nil {
+			return rpc.CloudError("%s: the guest does not let go of %s, unmount the disk there first: %w", what, d.slot, err).OKToRetry(true)
+		}
+		err = c.edit(ctx, g, nil, release)
 	}
 	if err != nil {
 		return c.explain(err, what, need{"VM.Config.Disk", fmt.Sprintf("/vms/%d", g.vmid)}, need{"VM.Config.Options", fmt.Sprintf("/vms/%d", g.vmid)})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -278,4 +279,21 @@ func TestAttachAndDeleteAtOnce(t *testing.T) {
 			require.NoError(t, b.DetachDisk(ctx, vm, disk))
 		}
 	}
+}
+
+func TestDetachWaitsForAGuestThatIsBusy(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	vm, id, disk, _ := b.attached()
+	require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { g.NoOS = true }))
+	b.SetSettleTime(time.Minute)
+	b.srv.ResetRequests()
+	done := make(chan error, 1)
+	go func() { done <- b.DetachDisk(t.Context(), vm, disk) }()
+	require.Eventually(t, func() bool { return b.srv.Count("PUT /nodes/*/qemu/*/config") >= 2 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { g.NoOS = false }))
+	require.NoError(t, <-done)
+	assert.NotContains(t, b.guest(id).Config, "virtio2")
+	assert.NotContains(t, b.guest(id).Config["tags"], string(disk))
+	assert.Empty(t, b.guest(id).Delete)
 }

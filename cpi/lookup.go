@@ -189,9 +189,11 @@ func isVM(g guest, cid vmCID) bool {
 // in turn: the list may be behind, or the token may not see the guest.
 func (c *CPI) seek(ctx context.Context, v *view, cid vmCID) (guest, bool, error) {
 	var unknown []error
+	hidden := 0
 	for _, m := range v.nodes {
 		g := guest{vmid: cid.VMID, node: m.name}
 		if !m.online {
+			hidden++
 			unknown = append(unknown, fmt.Errorf("node %s is offline", m.name))
 			continue
 		}
@@ -202,8 +204,15 @@ func (c *CPI) seek(ctx context.Context, v *view, cid vmCID) (guest, bool, error)
 		case err == nil && found.vmid != 0:
 			return guest{}, false, nil
 		case err != nil:
+			if errors.Is(err, pve.ErrPermission) {
+				hidden++
+			}
 			unknown = append(unknown, err)
 		}
+	}
+	refused := slices.ContainsFunc(unknown, func(err error) bool { return errors.Is(err, pve.ErrPermission) })
+	if refused && hidden == len(unknown) && c.cfg.Pool != "" {
+		return guest{}, false, c.proveForeign(ctx, v, cid)
 	}
 	if len(unknown) == 0 {
 		// It has gone in the meantime, or moved past the search.
@@ -214,6 +223,29 @@ func (c *CPI) seek(ctx context.Context, v *view, cid vmCID) (guest, bool, error)
 	}
 	return guest{}, false, rpc.CloudError("VM %s: VMID %d is in use by a guest that cannot be looked at: %w",
 		cid, cid.VMID, errors.Join(unknown...)).OKToRetry(true)
+}
+
+// proveForeign returns nil when a VMID is proved to be in use by a guest that is not
+// the VM: one that is not in the pool, in which everything of ours is, while the
+// VM's ISO, which goes with the VM, is gone.
+func (c *CPI) proveForeign(ctx context.Context, v *view, cid vmCID) error {
+	what := fmt.Sprintf("VM %s: VMID %d is in use by a guest that is not in pool %s", cid, cid.VMID, c.cfg.Pool)
+	if err := c.unfiltered(ctx, "VM "+cid.String(), need{"VM.Audit", "/pool/" + c.cfg.Pool}); err != nil {
+		return err
+	}
+	if err := c.proveQuorum(ctx, v, "VM "+cid.String()); err != nil {
+		return err
+	}
+	_, iso, err := c.findISO(ctx, v, cid, func(store) bool { return true })
+	if err != nil {
+		return err
+	}
+	if iso != "" {
+		return rpc.CloudError("%s, and the VM's ISO, %s, is still there: if the guest is the VM, put it back into the pool; if the VM was destroyed by hand, remove the ISO; then try again",
+			what, iso)
+	}
+	c.log.Printf("%s, so it is another one", what)
+	return nil
 }
 
 // identify reads a guest's configuration to decide whether it is the VM of the

@@ -262,22 +262,40 @@ func (c *CPI) refuseSnapshots(ctx context.Context, g guest, conf *guestConfig, d
 	return nil
 }
 
-// deleteISO removes the ISO of a VM that is gone. Which storage it was on is only
-// known from the configuration.
+// deleteISO removes the ISO of a VM that is gone, if this machine made the VM: the
+// storage may be shared with another cluster, on which the VM is and needs it.
 func (c *CPI) deleteISO(ctx context.Context, v *view, cid vmCID) error {
-	done := map[string]bool{}
+	home := c.rememberedNode(cid)
+	if home == "" {
+		return nil
+	}
+	at, volume, err := c.findISO(ctx, v, cid, func(s store) bool { return s.shared || s.node == home })
+	if err == nil && volume != "" {
+		err = c.deleteVolume(ctx, at.node, volume)
+	}
+	return c.explain(err, fmt.Sprintf("VM %s is gone; remove its ISO", cid), need{"Datastore.Allocate", "/storage/" + at.id})
+}
+
+// findISO looks for the ISO of a VM on the storages for ISOs.
+func (c *CPI) findISO(ctx context.Context, v *view, cid vmCID, where func(store) bool) (at store, volume string, err error) {
+	seen := map[string]bool{}
 	for _, m := range v.nodes {
 		s, ok := c.isoStore(v, m.name)
-		if !m.online || !ok || done[s.id] {
+		if !m.online || !ok || seen[s.id] || !where(s) {
 			continue
 		}
-		done[s.id] = s.shared
-		volume := s.id + ":iso/" + isoName(cid.Token)
-		if err := c.deleteVolume(ctx, m.name, volume); err != nil {
-			return c.explain(err, fmt.Sprintf("VM %s is gone; remove its ISO %s", cid, volume), need{"Datastore.Allocate", "/storage/" + s.id})
+		seen[s.id] = s.shared
+		list, err := call(ctx, c, c.pve.ListVolumes, pve.ListVolumesParams{Node: m.name, Storage: s.id, Content: new("iso")})
+		if err != nil {
+			return s, "", c.explain(err, fmt.Sprintf("list storage %s of node %s", s.id, m.name), need{"Datastore.Audit", "/storage/" + s.id})
+		}
+		for _, row := range list {
+			if (drive{volume: row.VolID}).isISO(isoName(cid.Token)) {
+				return s, row.VolID, nil
+			}
 		}
 	}
-	return nil
+	return store{}, "", nil
 }
 
 // deleteVolume removes a volume of a storage. One that is gone is no failure.

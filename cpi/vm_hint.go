@@ -13,13 +13,14 @@ import (
 // Where a VM is stands in the list of all guests. To spare delete_vm that list,
 // create_vm leaves the node's name in a small file on the machine that the CPI
 // runs on. It is a hint and no more: without it, or when the VM has moved, the
-// list is asked.
+// list is asked. Several clusters may share the directory, so the file's name says
+// which one the VM was made on.
 
 func (c *CPI) hintFile(cid vmCID) string {
 	if c.cfg.LockDir == "" {
 		return ""
 	}
-	return filepath.Join(c.cfg.LockDir, "nodes", cid.String())
+	return filepath.Join(c.cfg.LockDir, "nodes", c.clusterDigest()+"-"+cid.String())
 }
 
 // rememberNode notes the node of a VM.
