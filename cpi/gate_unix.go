@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// canLock says that this system has locks that go with their process.
+const canLock = true
+
 // tryLock takes the lock of a file unless somebody else has it.
 func tryLock(f *os.File) (bool, error) { return flock(f, syscall.LOCK_EX) }
 
