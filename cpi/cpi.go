@@ -194,6 +194,18 @@ func perform[P any](ctx context.Context, c *CPI, f func(context.Context, P) (pve
 	return c.wait(ctx, upid)
 }
 
+// performTask is perform for a change that is always a task. An answer that names
+// none is an [errNoTask].
+func performTask[P any](ctx context.Context, c *CPI, f func(context.Context, P) (pve.UPID, error), p P) error {
+	return perform(ctx, c, func(ctx context.Context, p P) (pve.UPID, error) {
+		upid, err := f(ctx, p)
+		if err == nil && upid == "" {
+			err = errNoTask
+		}
+		return upid, err
+	}, p)
+}
+
 // wait waits for the end of a task. Its warnings are no failure.
 func (c *CPI) wait(ctx context.Context, upid pve.UPID) error {
 	if upid == "" {

@@ -100,7 +100,7 @@ func unsettled(err error) bool {
 	if err == nil || errors.Is(err, pve.ErrNotSent) {
 		return false
 	}
-	if errors.Is(err, pve.ErrNoAnswer) || errors.Is(err, pve.ErrProxy) || errors.Is(err, pve.ErrTimeout) {
+	if errors.Is(err, errNoTask) || errors.Is(err, pve.ErrNoAnswer) || errors.Is(err, pve.ErrProxy) || errors.Is(err, pve.ErrTimeout) {
 		return true
 	}
 	if e, ok := errors.AsType[*pve.Error](err); ok {
@@ -109,6 +109,10 @@ func unsettled(err error) bool {
 	}
 	return errors.Is(err, context.DeadlineExceeded)
 }
+
+// errNoTask says that the server took a request and named no task for it, so that
+// only what became of the guest tells whether it was done.
+var errNoTask = errors.New("the server answered without naming the task that it began")
 
 // mayHaveBegun reports whether a task that ended with err, or nil, may have been
 // begun: it was not refused.

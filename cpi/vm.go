@@ -115,11 +115,19 @@ func (c *CPI) running(ctx context.Context, g guest) (bool, error) {
 // answer was lost is simply repeated.
 func (c *CPI) start(ctx context.Context, g guest) error {
 	for try := 0; ; try++ {
-		err := perform(ctx, c, c.pve.StartVM, pve.StartVMParams{Node: g.node, VMID: g.vmid})
+		err := performTask(ctx, c, c.pve.StartVM, pve.StartVMParams{Node: g.node, VMID: g.vmid})
 		if errors.Is(err, pve.ErrRunning) {
 			return nil
 		}
-		if !unsettled(err) || isTaskError(err) || try == 2 {
+		if !unsettled(err) || isTaskError(err) {
+			return err
+		}
+		if errors.Is(err, errNoTask) {
+			if running, e := c.running(ctx, g); e == nil && running {
+				return nil
+			}
+		}
+		if try == 2 {
 			return err
 		}
 		if err := pause(ctx, try+2); err != nil {

@@ -82,6 +82,9 @@ func isTaken(err error) bool {
 func (c *CPI) claimID(ctx context.Context, cl claim, id VMID) (begun bool, err error) {
 	for try := 0; ; try++ {
 		upid, err := cl.start(ctx, id)
+		if err == nil && upid == "" {
+			err = errNoTask
+		}
 		if err == nil {
 			return true, c.wait(ctx, upid)
 		}
@@ -281,17 +284,43 @@ func (c *CPI) removeOwn(ctx context.Context, g guest) error {
 
 // stop stops a guest at once. One that is off already is no failure.
 func (c *CPI) stop(ctx context.Context, g guest) error {
-	err := perform(ctx, c, c.pve.StopVM, pve.StopVMParams{Node: g.node, VMID: g.vmid})
-	if errors.Is(err, pve.ErrNotRunning) {
-		return nil
+	for try := 0; ; try++ {
+		err := performTask(ctx, c, c.pve.StopVM, pve.StopVMParams{Node: g.node, VMID: g.vmid})
+		switch {
+		case errors.Is(err, pve.ErrNotRunning):
+			return nil
+		case !errors.Is(err, errNoTask):
+			return c.orGone(ctx, g, err)
+		}
+		if running, e := c.running(ctx, g); e == nil && !running {
+			return nil
+		}
+		if try == 2 {
+			return err
+		}
+		if err := pause(ctx, try+2); err != nil {
+			return err
+		}
 	}
-	return c.orGone(ctx, g, err)
 }
 
 // destroy removes a stopped guest, its own disks and what refers to it.
 func (c *CPI) destroy(ctx context.Context, g guest) error {
-	err := perform(ctx, c, c.pve.DeleteVM, pve.DeleteVMParams{Node: g.node, VMID: g.vmid, Purge: new(true)})
-	return c.orGone(ctx, g, err)
+	for try := 0; ; try++ {
+		err := performTask(ctx, c, c.pve.DeleteVM, pve.DeleteVMParams{Node: g.node, VMID: g.vmid, Purge: new(true)})
+		if !errors.Is(err, errNoTask) {
+			return c.orGone(ctx, g, err)
+		}
+		if _, e := c.ownConfig(ctx, g); errors.Is(e, pve.ErrNotFound) {
+			return nil
+		}
+		if try == 2 {
+			return err
+		}
+		if err := pause(ctx, try+2); err != nil {
+			return err
+		}
+	}
 }
 
 // orGone tells a refusal for lack of a privilege from a guest that is gone, by a
