@@ -15,7 +15,9 @@ import (
 
 // The tables in the files facts_*_test.go hold what servers have been seen to send and
 // what they make of what clients send. Each makes public methods talk to a server that
-// answers as told.
+// answers as told. Rows are numbered as in the project's collection of what breaks
+// clients in practice; those about retries, idle connections, TLS and streams are held
+// by the tests of package internal/rest besides.
 
 // newFactsClient returns a client of a server that answers every request by answer.
 func newFactsClient(t *testing.T, answer func(resttest.Request) string, opts ...pve.Option) (*pve.Client, *resttest.Server) {
