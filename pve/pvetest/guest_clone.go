@@ -299,13 +299,19 @@ func guestTemplate(c *call) (any, error) {
 	if g.Running {
 		return nil, fail(500, "you can't convert a VM to template if VM is running")
 	}
-	return c.guestWorker("qmtemplate", g.VMID, func(t *task, g *guest) error {
+	upid := c.guestWorker("qmtemplate", g.VMID, func(t *task, g *guest) error {
 		if err := g.checkLock(); err != nil {
 			return err
 		}
 		g.Config["template"] = "1"
 		return c.host(t).makeBases(g, disk)
-	}), nil
+	})
+	if t := c.cl().Tasks[len(c.cl().Tasks)-1]; t.UPID == upid && t.running() && !g.template() {
+		// The flag is written first, the volumes take their time.
+		g.Config["template"] = "1"
+		t.undo = func() { delete(g.Config, "template") }
+	}
+	return upid, nil
 }
 
 // makeBases turns a guest's volumes, or that of one disk, into base volumes.

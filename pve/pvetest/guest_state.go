@@ -3,6 +3,7 @@ package pvetest
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // zoneOf is the SDN zone of a bridge. Bridges that are no vnets, known or
@@ -43,9 +44,11 @@ func (c *call) guestOn(vmid int) (*guest, error) {
 	return nil, fail(500, "Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", c.node, vmid)
 }
 
-// guestWorker is task for a guest that is looked up when the work is done.
+// guestWorker is task for a guest that is looked up when the work is done. A
+// task that cannot even begin, because the guest is locked, say, ends at once
+// also where tasks take time.
 func (c *call) guestWorker(typ string, vmid int, run func(t *task, g *guest) error) string {
-	return c.task(typ, strconv.Itoa(vmid), func(t *task) error {
+	upid := c.task(typ, strconv.Itoa(vmid), func(t *task) error {
 		if err := c.fileLock(vmid, t); err != nil {
 			return err
 		}
@@ -55,6 +58,15 @@ func (c *call) guestWorker(typ string, vmid int, run func(t *task, g *guest) err
 		}
 		return run(t, g)
 	})
+	t := c.cl().Tasks[len(c.cl().Tasks)-1]
+	if t.UPID != upid || !t.running() || t.held {
+		return upid
+	}
+	g, err := c.guestOn(vmid)
+	if err != nil || g.lock() != "" || typ == "qmstart" && (g.Running || g.template()) {
+		c.s.finishOne(t)
+	}
+	return upid
 }
 
 // lockingWorker is guestWorker for work during which the guest's config has a
@@ -81,9 +93,12 @@ func (c *call) lockingWorker(typ string, vmid int, lock string, run func(t *task
 	return upid
 }
 
+// lockPatience is how long a call waits for the lock on a config file.
+const lockPatience = 10 * time.Second
+
 // fileLock waits for the tasks that hold the lock on a guest's config file,
-// other than self: they end now. One that is held goes on, and the lock cannot
-// be had.
+// other than self: they end now. One that is held goes on, as one does that has
+// longer to run than a call waits, and the lock cannot be had.
 func (c *call) fileLock(vmid int, self *task) error {
 	id := strconv.Itoa(vmid)
 	for _, t := range c.cl().Tasks {
@@ -93,7 +108,7 @@ func (c *call) fileLock(vmid int, self *task) error {
 		if !t.running() || t.working || t.ID != id || t.Node != c.node || !holdsFileLock(t.Type) {
 			continue
 		}
-		if t.held {
+		if t.held || t.until.Sub(c.s.clock()) > lockPatience {
 			return fail(500, "can't lock file '/var/lock/qemu-server/lock-%d.conf' - got timeout", vmid)
 		}
 		c.s.finish(t)
