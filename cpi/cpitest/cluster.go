@@ -38,7 +38,7 @@ type Cluster struct {
 
 	// Switch turns a node off and on again, which only a simulated cluster can. It
 	// is for what a CPI says when it cannot know; without it that is skipped.
-	Switch func(node string, on bool)
+	Switch func(node string, on bool) error
 
 	// Exclusive says that nobody else uses the cluster: everything that appears or
 	// changes is the CPI's doing, and what is left in the end is removed. Never set

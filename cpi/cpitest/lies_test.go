@@ -166,8 +166,7 @@ func liesAboutVMs() []lie {
 		}},
 		{name: "delete_vm removes an operator's guest", want: "is not the CPI's, but is gone", tell: func(b *bed, l *liar, _ *rpc.Call) {
 			l.deleteVM = func(ctx context.Context, cid rpc.VMCID) error {
-				b.sim.DropVM(101)
-				return l.Handler.DeleteVM(ctx, cid)
+				return cmp.Or(b.sim.DropVM(101), l.Handler.DeleteVM(ctx, cid))
 			}
 		}},
 		{name: "set_vm_metadata is ignored", want: "stands neither in the tags nor in the description", tell: func(_ *bed, l *liar, _ *rpc.Call) {
@@ -382,8 +381,7 @@ func (b *bed) patchCD(cid rpc.VMCID, change func([]byte) []byte) {
 	if err != nil {
 		panic(err)
 	}
-	b.sim.RemoveVolume(volume)
-	if err := b.sim.AddVolume("pve1", volume, change(data)); err != nil {
+	if err := cmp.Or(b.sim.RemoveVolume(volume), b.sim.AddVolume("pve1", volume, change(data))); err != nil {
 		panic(err)
 	}
 }

@@ -182,7 +182,9 @@ func liesAboutStemcells() []lie {
 				if strings.HasSuffix(call.Context.DirectorUUID, "-b") {
 					for _, id := range b.sim.VMIDs() {
 						if vm, _ := b.sim.VM(id); strings.Contains(vm.Config["tags"], string(cid)) {
-							b.sim.DropVM(id)
+							if err := b.sim.DropVM(id); err != nil {
+								return err
+							}
 						}
 					}
 				}

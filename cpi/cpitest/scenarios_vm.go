@@ -246,9 +246,13 @@ func playNodeOff(p *play) {
 
 	p.step("its node is off")
 	node := p.seen.guests[v.guest].Node
-	p.opts.Cluster.Switch(node, false)
-	back := func() { p.opts.Cluster.Switch(node, true) }
-	defer back()
+	turn := func(on bool) {
+		if err := p.opts.Cluster.Switch(node, on); err != nil {
+			p.fail("the suite cannot turn node %s off and on: %v", node, err)
+		}
+	}
+	turn(false)
+	defer turn(true)
 	for _, q := range []struct{ method, cid string }{{"has_vm", v.cid}, {"has_disk", d.cid}} {
 		r := p.ask(q.method, q.cid)
 		if r.err != nil {
@@ -267,7 +271,7 @@ func playNodeOff(p *play) {
 	r = p.ask("create_vm", o.agent, p.stemcell().cid, o.properties, o.networks, []string{}, o.env)
 
 	p.step("the node is back, and all is as it was")
-	back()
+	turn(true)
 	if r.err == nil {
 		next := p.adoptVM(p.vmOf(o, r), p.stemcell(), o)
 		if at := p.seen.guests[next.guest].Node; at == node {

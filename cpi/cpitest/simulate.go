@@ -60,7 +60,7 @@ func (s *Simulation) prepare(diskStorage string) error {
 	); err != nil {
 		return err
 	}
-	s.AddPool(simPool)
+	errs := []error{s.AddPool(simPool)}
 	s.secret = s.AddToken(simToken, false)
 	user, _, _ := strings.Cut(simToken, "!")
 	for path, privileges := range map[string][]string{
@@ -79,10 +79,9 @@ func (s *Simulation) prepare(diskStorage string) error {
 			}
 			return c
 		}, path)
-		s.AddRole(role, privileges...)
-		s.SetACL(path, user, role)
+		errs = append(errs, s.AddRole(role, privileges...), s.SetACL(path, user, role))
 	}
-	return s.addOperator()
+	return errors.Join(append(errs, s.addOperator())...)
 }
 
 // addOperator adds what an operator has beside BOSH.
@@ -109,7 +108,7 @@ func (s *Simulation) Cluster() Cluster {
 	id, secret := s.RootToken()
 	return Cluster{
 		Endpoint: s.URL(), Token: id + "=" + secret, Fingerprint: s.Fingerprint(), Exclusive: true, Pool: simPool,
-		Switch:     func(node string, on bool) { s.SetNodeOnline(node, on) },
+		Switch:     s.SetNodeOnline,
 		ReadVolume: func(_ context.Context, volume string) ([]byte, error) { return s.VolumeBytes(volume) },
 	}
 }

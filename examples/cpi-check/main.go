@@ -186,7 +186,9 @@ func (s *settings) check(ctx context.Context, stdout, stderr io.Writer) (*cpites
 			return nil, err
 		}
 		defer sim.Close()
-		sim.TasksLast(s.taskTime)
+		if err := sim.TasksLast(s.taskTime); err != nil {
+			return nil, err
+		}
 		o.Cluster, values = sim.Cluster(), sim.Values()
 		o.Secrets = append(o.Secrets, sim.Secret())
 		if o.Bridge == "" {
