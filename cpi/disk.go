@@ -59,6 +59,9 @@ func (c *CPI) CreateDisk(ctx context.Context, size int64, cloudProperties json.R
 		}
 	}
 	node, st, err := c.placeDisk(v, props, gibibytes(size)<<10, home.node)
+	if err != nil && c.ascertain(ctx, v) {
+		node, st, err = c.placeDisk(v, props, gibibytes(size)<<10, home.node)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +95,7 @@ func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) 
 		var best store
 		for _, m := range nodes {
 			if !m.online {
-				refused = append(refused, refusal{name: m.name, reason: "offline", passes: true})
+				refused = append(refused, refusal{name: m.name, reason: m.state(), passes: true})
 				continue
 			}
 			s, r := pickStore(v, m.name, []string{name}, size)

@@ -41,6 +41,7 @@ func (g guest) String() string { return fmt.Sprintf("guest %d on %s", g.vmid, g.
 type clusterNode struct {
 	name        string
 	online      bool
+	unknown     bool // not online as far as the list knows, but not known to be offline
 	maintenance bool
 	// The figures are 0 where the token may not see them.
 	maxmem, mem uint64

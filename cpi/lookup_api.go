@@ -25,7 +25,7 @@ func newView(rows []pve.ClusterResourceListItem) *view {
 			})
 		case "node":
 			v.nodes = append(v.nodes, clusterNode{
-				name: or(r.Node), online: or(r.Status) == "online", maintenance: or(r.HAState) == "maintenance",
+				name: or(r.Node), online: or(r.Status) == "online", unknown: or(r.Status) == "unknown", maintenance: or(r.HAState) == "maintenance",
 				maxmem: or(r.MaxMem), mem: or(r.Mem), maxcpu: int64(or(r.MaxCPU)),
 			})
 		case "storage":

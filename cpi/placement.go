@@ -41,6 +41,14 @@ type place struct {
 	free     int64 // bytes of memory, for the order
 }
 
+// state says in a word why a node that is not online cannot serve.
+func (m clusterNode) state() string {
+	if m.unknown {
+		return "its state is unknown"
+	}
+	return "offline"
+}
+
 // planPlaces decides which nodes can serve a VM, the one with the most free
 // memory first, and why the others cannot. What no node can mend is an error.
 func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []diskHome) ([]place, []refusal, error) {
@@ -125,7 +133,7 @@ func (c *CPI) planPlace(v *view, m clusterNode, p VMProperties, rootSize int64, 
 	var pl place
 	switch {
 	case !m.online:
-		return pl, passing(no("offline"))
+		return pl, passing(no("%s", m.state()))
 	case m.maintenance:
 		return pl, passing(no("maintenance"))
 	case m.maxcpu > 0 && int64(p.CPU) > m.maxcpu:

@@ -126,6 +126,9 @@ func (c *CPI) makeStemcell(ctx context.Context, v *view, cid rpc.StemcellCID, im
 	}
 	size := mebibytes(img.VirtualSize)
 	targets, err := c.stemcellTargets(v, size)
+	if err != nil && c.ascertain(ctx, v) {
+		targets, err = c.stemcellTargets(v, size)
+	}
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
 	var refused []refusal
 	for _, m := range nodes {
 		if !m.online {
-			refused = append(refused, refusal{name: m.name, reason: "offline", passes: true})
+			refused = append(refused, refusal{name: m.name, reason: m.state(), passes: true})
 			continue
 		}
 		s, r := pickStore(v, m.name, c.cfg.Storage, size)

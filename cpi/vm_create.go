@@ -47,6 +47,9 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 		return "", nil, err
 	}
 	places, refused, err := c.planPlaces(v, o.props, o.templates, o.homes)
+	if err == nil && len(places) == 0 && c.ascertain(ctx, v) {
+		places, refused, err = c.planPlaces(v, o.props, o.templates, o.homes)
+	}
 	if err != nil {
 		return "", nil, err
 	}
@@ -222,8 +225,9 @@ func (c *CPI) createAt(ctx context.Context, v *view, o *order, pl place) (vmCID,
 // again, and what cannot be removed is named in the error.
 func (c *CPI) tryAt(ctx context.Context, v *view, o *order, pl place) (vmCID, error) {
 	// A VM with drive options and a larger root disk takes a request for each; for
-	// such a one the missing bridge shows when it starts.
-	if !o.tunesRoot() || !o.growsRoot(pl) {
+	// such a one the bridges are looked at when it cannot be made.
+	lookLater := o.tunesRoot() && o.growsRoot(pl)
+	if !lookLater {
 		if err := c.checkBridges(ctx, pl.node, o.nics); err != nil {
 			return vmCID{}, err
 		}
@@ -271,6 +275,13 @@ func (c *CPI) tryAt(ctx context.Context, v *view, o *order, pl place) (vmCID, er
 	}
 	undo, cancel := afterwards(ctx)
 	defer cancel()
+	if lookLater && id != 0 {
+		if e := c.checkBridges(undo, pl.node, o.nics); errors.Is(e, errRefusedNode) {
+			// PVE speaks of a privilege on the bridge then.
+			c.log.Printf("%v", err)
+			err = e
+		}
+	}
 	err = c.undo(undo, err, g)
 	if strings.Contains(err.Error(), leftBehindText) {
 		// The guest refers to the ISO.
