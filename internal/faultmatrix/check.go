@@ -247,7 +247,8 @@ func (w *world) checkLocks(l *ledger) (bad []string) {
 		switch {
 		case strings.HasPrefix(dir, "gate/") && (base == "turn" || base == "new"):
 			// The lock under which tickets are drawn is one of each node.
-		case dir == "nodes/" && l.vms[base]:
+		case dir == "nodes/" && l.vms[base[max(strings.Index(base, "vm-"), 0):]]:
+			// Before the CID stands whose cluster it is.
 		case dir == "tries/":
 			// It is the next attempt's for an hour.
 		default:

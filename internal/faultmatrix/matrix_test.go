@@ -168,15 +168,17 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
+func byLetter(t *testing.T, letter string) fault {
+	t.Helper()
+	i := slices.IndexFunc(faults(), func(f fault) bool { return f.letter == letter })
+	require.GreaterOrEqual(t, i, 0, letter)
+	return faults()[i]
+}
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	response := func(class rpc.Class, retry bool, message string) []byte {
 		return fmt.Appendf(nil, `{"result":null,"error":{"type":%q,"message":%q,"ok_to_retry":%t},"log":""}`, class, message, retry)
-	}
-	byLetter := func(letter string) fault {
-		i := slices.IndexFunc(faults(), func(f fault) bool { return f.letter == letter })
-		require.GreaterOrEqual(t, i, 0, letter)
-		return faults()[i]
 	}
 	const text = "attach disk disk-1 to guest 100 on n1: something or other went wrong"
 	for _, tc := range []struct {
@@ -203,7 +205,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := &cell{method: method{call: tc.call}, fault: byLetter(tc.letter)}
+			c := &cell{method: method{call: tc.call}, fault: byLetter(t, tc.letter)}
 			found := strings.Join(judge(c, readAnswer(tc.out, nil)), "\n")
 			if tc.want == "" {
 				assert.Empty(t, found)
@@ -247,8 +249,8 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	s := site{method: "GET", template: "/cluster/resources", nth: 1}
 	cells := []*cell{
-		{method: method{name: "has_vm"}, site: s, fault: faults()[0], outcome: "error", message: "the call's message"},
-		{method: method{name: "has_vm"}, site: s, fault: faults()[3], outcome: "ok", problems: []string{"something is left"}},
+		{method: method{name: "has_vm"}, site: s, fault: byLetter(t, "lock"), outcome: "error", message: "the call's message"},
+		{method: method{name: "has_vm"}, site: s, fault: byLetter(t, "500"), outcome: "ok", problems: []string{"something is left"}},
 	}
 	var out bytes.Buffer
 	printTable(&out, cells, faults())
