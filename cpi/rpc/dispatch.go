@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -17,6 +18,9 @@ type Call struct {
 	APIVersion int
 	// Log collects lines for the response.
 	Log *Log
+	// Stderr is standard error, or whatever Serve was given for it, with every
+	// registered secret masked. It passes on whole lines.
+	Stderr io.Writer
 
 	secrets Redactor
 }
@@ -35,41 +39,41 @@ type invoke func(ctx context.Context, h Handler) (any, error)
 // needs no handler, so a request that makes no sense is refused before any
 // configuration is read.
 func bind(req *Request) (invoke, error) {
-	a := &arguments{method: req.Method, raw: req.Arguments}
+	a := &arguments{raw: req.Arguments}
 	var do invoke
 	switch req.Method {
 	case "info":
-		a.count(0, 0)
+		a.expect(0)
 		do = func(ctx context.Context, h Handler) (any, error) { return h.Info(ctx) }
 	case "create_stemcell":
 		// The third argument came with version 3 of the API.
 		if req.APIVersion >= 3 {
-			a.count(2, 3)
+			a.expect(2, "image_path", "cloud_properties", "env")
 		} else {
-			a.count(2, 2)
+			a.expect(2, "image_path", "cloud_properties")
 		}
-		path := a.text(0, "image_path")
-		props := a.object(1, "cloud_properties")
+		path := a.text(0)
+		props := a.object(1)
 		var env json.RawMessage
 		if len(a.raw) > 2 {
-			env = a.object(2, "env")
+			env = a.object(2)
 		}
 		do = func(ctx context.Context, h Handler) (any, error) {
 			return h.CreateStemcell(ctx, path, props, env)
 		}
 	case "delete_stemcell":
-		a.count(1, 1)
-		cid := StemcellCID(a.text(0, "stemcell_cid"))
+		a.expect(1, "stemcell_cid")
+		cid := StemcellCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DeleteStemcell(ctx, cid) }
 	case "create_vm":
-		a.count(6, 6)
+		a.expect(6, "agent_id", "stemcell_cid", "cloud_properties", "networks", "disk_cids", "env")
 		r := CreateVMRequest{
-			AgentID:         a.text(0, "agent_id"),
-			Stemcell:        StemcellCID(a.text(1, "stemcell_cid")),
-			CloudProperties: a.object(2, "cloud_properties"),
-			Networks:        a.networks(3, "networks"),
-			Disks:           a.disks(4, "disk_cids"),
-			Env:             a.object(5, "env"),
+			AgentID:         a.text(0),
+			Stemcell:        StemcellCID(a.text(1)),
+			CloudProperties: a.object(2),
+			Networks:        a.networks(3),
+			Disks:           a.disks(4),
+			Env:             a.object(5),
 		}
 		do = func(ctx context.Context, h Handler) (any, error) {
 			cid, networks, err := h.CreateVM(ctx, r)
@@ -79,44 +83,44 @@ func bind(req *Request) (invoke, error) {
 			return []any{cid, networks}, nil
 		}
 	case "delete_vm":
-		a.count(1, 1)
-		cid := VMCID(a.text(0, "vm_cid"))
+		a.expect(1, "vm_cid")
+		cid := VMCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DeleteVM(ctx, cid) }
 	case "has_vm":
-		a.count(1, 1)
-		cid := VMCID(a.text(0, "vm_cid"))
+		a.expect(1, "vm_cid")
+		cid := VMCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return h.HasVM(ctx, cid) }
 	case "reboot_vm":
-		a.count(1, 1)
-		cid := VMCID(a.text(0, "vm_cid"))
+		a.expect(1, "vm_cid")
+		cid := VMCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.RebootVM(ctx, cid) }
 	case "set_vm_metadata":
-		a.count(2, 2)
-		cid, meta := VMCID(a.text(0, "vm_cid")), a.metadata(1, "metadata")
+		a.expect(2, "vm_cid", "metadata")
+		cid, meta := VMCID(a.text(0)), a.metadata(1)
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.SetVMMetadata(ctx, cid, meta) }
 	case "calculate_vm_cloud_properties":
-		a.count(1, 1)
-		want := a.resources(0, "vm_resources")
+		a.expect(1, "vm_resources")
+		want := a.resources(0)
 		do = func(ctx context.Context, h Handler) (any, error) { return h.CalculateVMCloudProperties(ctx, want) }
 	case "create_disk":
-		a.count(2, 3)
-		size, props := a.size(0, "size"), a.object(1, "cloud_properties")
+		a.expect(2, "size", "cloud_properties", "vm_cid")
+		size, props := a.size(0), a.object(1)
 		var vm VMCID
 		if len(a.raw) > 2 {
-			vm = VMCID(a.optionalText(2, "vm_cid"))
+			vm = VMCID(a.optionalText(2))
 		}
 		do = func(ctx context.Context, h Handler) (any, error) { return h.CreateDisk(ctx, size, props, vm) }
 	case "delete_disk":
-		a.count(1, 1)
-		cid := DiskCID(a.text(0, "disk_cid"))
+		a.expect(1, "disk_cid")
+		cid := DiskCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DeleteDisk(ctx, cid) }
 	case "has_disk":
-		a.count(1, 1)
-		cid := DiskCID(a.text(0, "disk_cid"))
+		a.expect(1, "disk_cid")
+		cid := DiskCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return h.HasDisk(ctx, cid) }
 	case "attach_disk":
-		a.count(2, 2)
-		vm, disk := VMCID(a.text(0, "vm_cid")), DiskCID(a.text(1, "disk_cid"))
+		a.expect(2, "vm_cid", "disk_cid")
+		vm, disk := VMCID(a.text(0)), DiskCID(a.text(1))
 		do = func(ctx context.Context, h Handler) (any, error) {
 			hint, err := h.AttachDisk(ctx, vm, disk)
 			if err == nil && len(hint) == 0 {
@@ -127,12 +131,12 @@ func bind(req *Request) (invoke, error) {
 			return hint, err
 		}
 	case "detach_disk":
-		a.count(2, 2)
-		vm, disk := VMCID(a.text(0, "vm_cid")), DiskCID(a.text(1, "disk_cid"))
+		a.expect(2, "vm_cid", "disk_cid")
+		vm, disk := VMCID(a.text(0)), DiskCID(a.text(1))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DetachDisk(ctx, vm, disk) }
 	case "get_disks":
-		a.count(1, 1)
-		vm := VMCID(a.text(0, "vm_cid"))
+		a.expect(1, "vm_cid")
+		vm := VMCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) {
 			disks, err := h.GetDisks(ctx, vm)
 			if disks == nil {
@@ -141,12 +145,12 @@ func bind(req *Request) (invoke, error) {
 			return disks, err
 		}
 	case "resize_disk":
-		a.count(2, 2)
-		cid, size := DiskCID(a.text(0, "disk_cid")), a.size(1, "new_size")
+		a.expect(2, "disk_cid", "new_size")
+		cid, size := DiskCID(a.text(0)), a.size(1)
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.ResizeDisk(ctx, cid, size) }
 	case "update_disk":
-		a.count(3, 3)
-		cid, size, props := DiskCID(a.text(0, "disk_cid")), a.size(1, "new_size"), a.object(2, "cloud_properties")
+		a.expect(3, "disk_cid", "new_size", "cloud_properties")
+		cid, size, props := DiskCID(a.text(0)), a.size(1), a.object(2)
 		do = func(ctx context.Context, h Handler) (any, error) {
 			changed, err := h.UpdateDisk(ctx, cid, size, props)
 			if err != nil || changed == "" {
@@ -155,20 +159,20 @@ func bind(req *Request) (invoke, error) {
 			return changed, nil
 		}
 	case "set_disk_metadata":
-		a.count(2, 2)
-		cid, meta := DiskCID(a.text(0, "disk_cid")), a.metadata(1, "metadata")
+		a.expect(2, "disk_cid", "metadata")
+		cid, meta := DiskCID(a.text(0)), a.metadata(1)
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.SetDiskMetadata(ctx, cid, meta) }
 	case "snapshot_disk":
-		a.count(2, 2)
-		cid, meta := DiskCID(a.text(0, "disk_cid")), a.metadata(1, "metadata")
+		a.expect(2, "disk_cid", "metadata")
+		cid, meta := DiskCID(a.text(0)), a.metadata(1)
 		do = func(ctx context.Context, h Handler) (any, error) { return h.SnapshotDisk(ctx, cid, meta) }
 	case "delete_snapshot":
-		a.count(1, 1)
-		cid := SnapshotCID(a.text(0, "snapshot_cid"))
+		a.expect(1, "snapshot_cid")
+		cid := SnapshotCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DeleteSnapshot(ctx, cid) }
 	case "create_network":
-		a.count(1, 1)
-		def := a.network(0, "subnet_definition")
+		a.expect(1, "subnet_definition")
+		def := a.network(0)
 		do = func(ctx context.Context, h Handler) (any, error) {
 			r, err := h.CreateNetwork(ctx, def)
 			if err != nil {
@@ -177,14 +181,14 @@ func bind(req *Request) (invoke, error) {
 			return []any{r.CID, networkAddresses{r.Range, r.Gateway, orEmpty(r.Reserved)}, orEmptyMap(r.CloudProperties)}, nil
 		}
 	case "delete_network":
-		a.count(1, 1)
-		cid := NetworkCID(a.text(0, "network_cid"))
+		a.expect(1, "network_cid")
+		cid := NetworkCID(a.text(0))
 		do = func(ctx context.Context, h Handler) (any, error) { return nil, h.DeleteNetwork(ctx, cid) }
 	default:
 		return nil, NotImplemented("the CPI has no method %s", quoteShort(req.Method))
 	}
 	if a.err != nil {
-		return nil, a.err
+		return nil, inMethod(req.Method, a.err)
 	}
 	return do, nil
 }
@@ -215,19 +219,22 @@ func quoteShort(name string) string { return strconv.Quote(shorten(name, 80)) }
 // arguments reads the positional arguments of a call. The first problem sticks.
 // No message quotes a value: arguments hold secrets.
 type arguments struct {
-	method string
-	raw    []json.RawMessage
-	err    error
+	raw   []json.RawMessage
+	names []string
+	err   error
 }
 
-func (a *arguments) fail(i int, name, format string, args ...any) {
+func (a *arguments) fail(i int, format string, args ...any) {
 	if a.err == nil {
-		a.err = CloudError("%s: argument %d (%s) %s", a.method, i+1, name, fmt.Sprintf(format, args...))
+		a.err = CloudError("argument %d (%s) %s", i+1, a.names[i], fmt.Sprintf(format, args...))
 	}
 }
 
-func (a *arguments) count(least, most int) {
-	n := len(a.raw)
+// expect says how the arguments of the method are called, and how many of them
+// there must be at least.
+func (a *arguments) expect(least int, names ...string) {
+	a.names = names
+	n, most := len(a.raw), len(names)
 	if n >= least && n <= most {
 		return
 	}
@@ -240,16 +247,19 @@ func (a *arguments) count(least, most int) {
 	} else {
 		want += " arguments"
 	}
-	a.err = CloudError("%s: got %d, expected %s", a.method, n, want)
+	if most > 0 {
+		want += " (" + strings.Join(names, ", ") + ")"
+	}
+	a.err = CloudError("got %d, expected %s", n, want)
 }
 
 // at returns argument i when it is of the wanted kind.
-func (a *arguments) at(i int, name, want string) json.RawMessage {
+func (a *arguments) at(i int, want string) json.RawMessage {
 	if a.err != nil || i >= len(a.raw) {
 		return nil
 	}
 	if kind := kindOf(a.raw[i]); kind != want {
-		a.fail(i, name, "must be %s, not %s", want, kind)
+		a.fail(i, "must be %s, not %s", want, kind)
 		return nil
 	}
 	return a.raw[i]
@@ -257,33 +267,33 @@ func (a *arguments) at(i int, name, want string) json.RawMessage {
 
 func (a *arguments) isNull(i int) bool { return i < len(a.raw) && kindOf(a.raw[i]) == kindNull }
 
-func (a *arguments) text(i int, name string) string {
-	raw := a.at(i, name, kindString)
+func (a *arguments) text(i int) string {
+	raw := a.at(i, kindString)
 	if raw == nil {
 		return ""
 	}
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
-		a.fail(i, name, "is not a valid string")
+		a.fail(i, "is not a valid string")
 	}
 	return s
 }
 
-func (a *arguments) optionalText(i int, name string) string {
+func (a *arguments) optionalText(i int) string {
 	if a.isNull(i) {
 		return ""
 	}
-	return a.text(i, name)
+	return a.text(i)
 }
 
-func (a *arguments) object(i int, name string) json.RawMessage {
+func (a *arguments) object(i int) json.RawMessage {
 	if a.isNull(i) {
 		return json.RawMessage("{}")
 	}
-	return a.at(i, name, kindObject)
+	return a.at(i, kindObject)
 }
 
-func (a *arguments) integer(i int, name string, raw json.RawMessage) int64 {
+func (a *arguments) integer(i int, raw json.RawMessage) int64 {
 	var n int64
 	if err := json.Unmarshal(raw, &n); err == nil {
 		return n
@@ -291,7 +301,7 @@ func (a *arguments) integer(i int, name string, raw json.RawMessage) int64 {
 	// Some JSON writers render a whole number as 1024.0.
 	f, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
 	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
-		a.fail(i, name, "must be a whole number")
+		a.fail(i, "must be a whole number")
 		return 0
 	}
 	return int64(f)
@@ -300,23 +310,23 @@ func (a *arguments) integer(i int, name string, raw json.RawMessage) int64 {
 // maxMiB keeps a size in bytes within an int64 with room for sums.
 const maxMiB = 1 << 40
 
-func (a *arguments) size(i int, name string) int64 {
-	raw := a.at(i, name, kindNumber)
+func (a *arguments) size(i int) int64 {
+	raw := a.at(i, kindNumber)
 	if raw == nil {
 		return 0
 	}
-	n := a.integer(i, name, raw)
+	n := a.integer(i, raw)
 	if a.err == nil && (n <= 0 || n > maxMiB) {
-		a.fail(i, name, "must be a size in MiB above 0, not %d", n)
+		a.fail(i, "must be a size in MiB above 0, not %d", n)
 	}
 	return n
 }
 
-func (a *arguments) disks(i int, name string) []DiskCID {
+func (a *arguments) disks(i int) []DiskCID {
 	if a.isNull(i) {
 		return nil
 	}
-	raw := a.at(i, name, kindArray)
+	raw := a.at(i, kindArray)
 	if raw == nil {
 		return nil
 	}
@@ -326,7 +336,7 @@ func (a *arguments) disks(i int, name string) []DiskCID {
 	for _, e := range list {
 		var s string
 		if kindOf(e) != kindString || json.Unmarshal(e, &s) != nil {
-			a.fail(i, name, "must be an array of strings, but holds %s", kindOf(e))
+			a.fail(i, "must be an array of strings, but holds %s", kindOf(e))
 			return nil
 		}
 		out = append(out, DiskCID(s))
@@ -334,26 +344,26 @@ func (a *arguments) disks(i int, name string) []DiskCID {
 	return out
 }
 
-func (a *arguments) networks(i int, name string) Networks {
-	raw := a.at(i, name, kindObject)
+func (a *arguments) networks(i int) Networks {
+	raw := a.at(i, kindObject)
 	if raw == nil {
 		return nil
 	}
 	var ns Networks
 	if err := ns.UnmarshalJSON(raw); err != nil {
-		a.fail(i, name, "is not usable: %v", err)
+		a.fail(i, "is not usable: %v", err)
 	}
 	return ns
 }
 
-func (a *arguments) metadata(i int, name string) Metadata {
-	raw := a.at(i, name, kindObject)
+func (a *arguments) metadata(i int) Metadata {
+	raw := a.at(i, kindObject)
 	if raw == nil {
 		return nil
 	}
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil {
-		a.fail(i, name, "cannot be read")
+		a.fail(i, "cannot be read")
 		return nil
 	}
 	out := make(Metadata, len(values))
@@ -371,8 +381,8 @@ func (a *arguments) metadata(i int, name string) Metadata {
 	return out
 }
 
-func (a *arguments) resources(i int, name string) VMResources {
-	raw := a.at(i, name, kindObject)
+func (a *arguments) resources(i int) VMResources {
+	raw := a.at(i, kindObject)
 	if raw == nil {
 		return VMResources{}
 	}
@@ -388,25 +398,25 @@ func (a *arguments) resources(i int, name string) VMResources {
 			if kind == "" {
 				kind = "missing"
 			}
-			a.fail(i, name, "needs the number %q, which is %s", f.key, kind)
+			a.fail(i, "needs the number %q, which is %s", f.key, kind)
 			return VMResources{}
 		}
-		*f.target = a.integer(i, name+"."+f.key, v)
+		*f.target = a.integer(i, v)
 		if a.err == nil && *f.target <= 0 {
-			a.fail(i, name, "needs %q above 0, not %d", f.key, *f.target)
+			a.fail(i, "needs %q above 0, not %d", f.key, *f.target)
 		}
 	}
 	return out
 }
 
-func (a *arguments) network(i int, name string) NetworkDefinition {
-	raw := a.at(i, name, kindObject)
+func (a *arguments) network(i int) NetworkDefinition {
+	raw := a.at(i, kindObject)
 	if raw == nil {
 		return NetworkDefinition{}
 	}
 	var def NetworkDefinition
 	if err := json.Unmarshal(raw, &def); err != nil {
-		a.fail(i, name, "has a value of the wrong type")
+		a.fail(i, "has a value of the wrong type")
 	}
 	if k := kindOf(def.CloudProperties); k == "" || k == kindNull {
 		def.CloudProperties = json.RawMessage("{}")

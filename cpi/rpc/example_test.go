@@ -30,5 +30,21 @@ func ExampleServe() {
 	// Output:
 	// {"result":{"api_version":2,"stemcell_formats":["openstack-qcow2"]},"error":null,"log":""}
 	// {"result":true,"error":null,"log":""}
-	// {"result":null,"error":{"type":"Bosh::Clouds::NotImplemented","message":"reboot_vm is not implemented by this CPI","ok_to_retry":false},"log":""}
+	// {"result":null,"error":{"type":"Bosh::Clouds::NotImplemented","message":"reboot_vm: not implemented by this CPI","ok_to_retry":false},"log":""}
+}
+
+func ExampleAround() {
+	factory := func(_ context.Context, call *rpc.Call) (rpc.Handler, error) {
+		return rpc.Around(house{}, func(ctx context.Context, method string, next func(context.Context) error) error {
+			err := next(ctx)
+			call.Log.Printf("%s ended with %v", method, err)
+			return err
+		}), nil
+	}
+	request := `{"method":"has_vm","arguments":["vm-1"],"context":{"director_uuid":"d"},"api_version":2}`
+	if err := rpc.Serve(context.Background(), factory, strings.NewReader(request), os.Stdout, os.Stderr); err != nil {
+		os.Exit(1)
+	}
+	// Output:
+	// {"result":true,"error":null,"log":"has_vm ended with <nil>"}
 }

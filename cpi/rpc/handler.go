@@ -138,11 +138,14 @@ type DiskManager interface {
 	DetachDisk(ctx context.Context, vm VMCID, disk DiskCID) error
 	// GetDisks lists the persistent disks attached to a VM. It changes nothing.
 	GetDisks(ctx context.Context, vm VMCID) ([]DiskCID, error)
-	// ResizeDisk grows a detached disk to size MiB. It is idempotent. The
-	// Director copies the disk itself when it answers NotSupported.
+	// ResizeDisk gives a detached disk at least size MiB. It is idempotent: a disk
+	// that has the size already is success. Answering NotSupported or
+	// NotImplemented makes the Director copy the disk to a new one instead, which
+	// is the way to a smaller one; any other error ends the step.
 	ResizeDisk(ctx context.Context, cid DiskCID, size int64) error
 	// UpdateDisk gives a detached disk another size or other properties, and
-	// returns a new CID when the disk has one afterwards.
+	// returns a new CID when the disk has one afterwards. NotSupported and
+	// NotImplemented make the Director copy the disk, as for ResizeDisk.
 	UpdateDisk(ctx context.Context, cid DiskCID, size int64, cloudProperties json.RawMessage) (DiskCID, error)
 	// SetDiskMetadata is idempotent and replaces the labels set earlier.
 	SetDiskMetadata(ctx context.Context, cid DiskCID, metadata Metadata) error
@@ -165,8 +168,8 @@ type NetworkManager interface {
 }
 
 // Handler is a whole CPI. Embed [Unimplemented] and implement the groups, or the
-// single methods, that the cloud can offer; wrap a Handler by embedding it and
-// overriding a method.
+// single methods, that the cloud can offer. To change single methods of a CPI,
+// embed it and override them; to do something about every call, use [Around].
 type Handler interface {
 	InfoProvider
 	StemcellManager

@@ -1,8 +1,10 @@
 package rpc
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -107,6 +109,44 @@ func (r *Redactor) Mask(text string) string {
 		text = strings.ReplaceAll(text, form, mask)
 	}
 	return text
+}
+
+// A maskedWriter masks what passes through it, a line at a time: a secret may be
+// split over several writes, but none has a line break in its masked forms.
+type maskedWriter struct {
+	mu   sync.Mutex
+	w    io.Writer
+	mask func(string) string
+	rest []byte
+}
+
+// maxMaskedLine is how much is kept of a line that does not end.
+const maxMaskedLine = 64 << 10
+
+func (m *maskedWriter) Write(p []byte) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rest = append(m.rest, p...)
+	end := bytes.LastIndexByte(m.rest, '\n') + 1
+	if end == 0 && len(m.rest) > maxMaskedLine {
+		end = len(m.rest)
+	}
+	if end == 0 {
+		return len(p), nil
+	}
+	_, err := io.WriteString(m.w, m.mask(string(m.rest[:end])))
+	m.rest = append(m.rest[:0], m.rest[end:]...)
+	return len(p), err
+}
+
+// flush writes what is left of the last line.
+func (m *maskedWriter) flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.rest) > 0 {
+		_, _ = io.WriteString(m.w, m.mask(string(m.rest))+"\n")
+		m.rest = nil
+	}
 }
 
 // Leaves returns the string values inside a JSON value that are long enough to

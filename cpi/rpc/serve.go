@@ -43,14 +43,17 @@ func Static(h Handler) Factory {
 func Serve(ctx context.Context, open Factory, in io.Reader, out, logw io.Writer) error {
 	call := &Call{}
 	call.Log = &Log{mask: call.Mask}
-	result, err := serve(ctx, call, open, in, logw)
+	masked := &maskedWriter{w: logw, mask: call.Mask}
+	call.Stderr = masked
+	result, err := serve(ctx, call, open, in)
+	masked.flush()
 	if _, err := out.Write(encode(call, result, err)); err != nil {
 		return fmt.Errorf("write the response: %w", err)
 	}
 	return nil
 }
 
-func serve(ctx context.Context, call *Call, open Factory, in io.Reader, logw io.Writer) (result any, err error) {
+func serve(ctx context.Context, call *Call, open Factory, in io.Reader) (result any, err error) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -58,7 +61,7 @@ func serve(ctx context.Context, call *Call, open Factory, in io.Reader, logw io.
 		}
 		what := fmt.Sprint(p)
 		trace := fmt.Sprintf("panic in %s: %s\n%s", call.Method, what, debug.Stack())
-		fmt.Fprintln(logw, shorten(call.Mask(trace), maxMessage))
+		fmt.Fprintln(call.Stderr, shorten(call.Mask(trace), maxMessage))
 		result, err = nil, CloudError("%s: the CPI has a bug, it panicked: %s", orMethod(call.Method), what)
 	}()
 
@@ -80,10 +83,20 @@ func serve(ctx context.Context, call *Call, open Factory, in io.Reader, logw io.
 		return nil, err
 	}
 	h, err := open(ctx, call)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		result, err = do(ctx, h)
 	}
-	return do(ctx, h)
+	return result, inMethod(call.Method, err)
+}
+
+// inMethod begins the text of an error with the method of the call, unless it
+// does so already.
+func inMethod(method string, err error) error {
+	e := ErrorOf(err)
+	if e == nil || strings.HasPrefix(e.Error(), method+": ") {
+		return err
+	}
+	return &Error{class: e.class, retry: e.retry, err: fmt.Errorf("%s: %w", method, err)}
 }
 
 func orMethod(method string) string {

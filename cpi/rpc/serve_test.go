@@ -222,8 +222,20 @@ func TestEveryMethodReachesItsHandler(t *testing.T) {
 			resp, _ = serve(t, rpc.Static(h), request)
 			require.NotNil(t, resp.Error)
 			assert.Equal(t, "Bosh::Clouds::NoDiskSpace", resp.Error.Type)
-			assert.Equal(t, "context: full", resp.Error.Message)
+			assert.Equal(t, tc.method+": context: full", resp.Error.Message)
 			assert.True(t, resp.Error.OKToRetry)
+
+			var around []string
+			before := *h
+			h.fail = nil
+			resp, _ = serve(t, rpc.Static(rpc.Around(h, func(ctx context.Context, method string, next func(context.Context) error) error {
+				around = append(around, method)
+				return next(ctx)
+			})), request)
+			require.Nil(t, resp.Error)
+			assert.Equal(t, tc.result, string(resp.Result))
+			assert.Equal(t, before.got, h.got)
+			assert.Equal(t, []string{tc.method}, around)
 
 			resp, _ = serve(t, rpc.Static(rpc.Unimplemented{}), request)
 			require.NotNil(t, resp.Error)
@@ -258,9 +270,9 @@ func TestBrokenRequests(t *testing.T) {
 		{"unknown method", `{"method":"configure_networks","arguments":["a",1]}`, notImplemented, `"configure_networks"`},
 		{"current_vm_id", `{"method":"current_vm_id","arguments":[]}`, notImplemented, "current_vm_id"},
 		{"ping", `{"method":"ping","arguments":[]}`, notImplemented, "ping"},
-		{"too few", `{"method":"has_vm","arguments":[]}`, cloudError, "has_vm: got 0, expected 1 argument"},
+		{"too few", `{"method":"has_vm","arguments":[]}`, cloudError, "has_vm: got 0, expected 1 argument (vm_cid)"},
 		{"too many", `{"method":"info","arguments":[1]}`, cloudError, "info: got 1, expected 0 arguments"},
-		{"two or three", `{"method":"create_disk","arguments":[1]}`, cloudError, "create_disk: got 1, expected 2 or 3 arguments"},
+		{"two or three", `{"method":"create_disk","arguments":[1]}`, cloudError, "create_disk: got 1, expected 2 or 3 arguments (size, cloud_properties, vm_cid)"},
 		{"third argument in version 2", `{"method":"create_stemcell","arguments":["p",{},{}],"api_version":2}`, cloudError, "got 3, expected 2 arguments"},
 		{"missing arguments", `{"method":"delete_vm"}`, cloudError, "delete_vm: got 0"},
 		{"a number for a CID", `{"method":"has_vm","arguments":[101]}`, cloudError, "has_vm: argument 1 (vm_cid) must be a string, not a number"},
@@ -487,7 +499,7 @@ func TestContextReachesTheFactory(t *testing.T) {
 			assert.Equal(t, "has_vm", got.Method)
 			require.NotNil(t, resp.Error)
 			assert.Equal(t, "Bosh::Clouds::CpiError", resp.Error.Type)
-			assert.Equal(t, "no configuration", resp.Error.Message)
+			assert.Equal(t, "has_vm: no configuration", resp.Error.Message)
 		})
 	}
 }
@@ -517,4 +529,30 @@ func BenchmarkServeInfo(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+type writing struct {
+	rpc.Unimplemented
+	call *rpc.Call
+}
+
+func (w writing) DeleteVM(context.Context, rpc.VMCID) error {
+	for _, part := range []string{"the token is s3cr", "3t-token\nand ", "once more s3cr3t-token"} {
+		if _, err := io.WriteString(w.call.Stderr, part); err != nil {
+			return err
+		}
+	}
+	return rpc.CloudError("delete_vm: not with s3cr3t-token")
+}
+
+func TestStandardErrorIsMasked(t *testing.T) {
+	t.Parallel()
+	open := func(_ context.Context, call *rpc.Call) (rpc.Handler, error) {
+		call.Secret("s3cr3t-token")
+		return writing{call: call}, nil
+	}
+	resp, logged := serve(t, open, `{"method":"delete_vm","arguments":["v"],"context":{}}`)
+	assert.Equal(t, "the token is <redacted>\nand once more <redacted>\n", logged)
+	require.NotNil(t, resp.Error)
+	assert.Equal(t, "delete_vm: not with <redacted>", resp.Error.Message, "the method stands there once")
 }

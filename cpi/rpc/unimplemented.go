@@ -12,7 +12,7 @@ type Unimplemented struct{}
 var _ Handler = Unimplemented{}
 
 func unimplemented(method string) error {
-	return NotImplemented("%s is not implemented by this CPI", method)
+	return NotImplemented("%s: not implemented by this CPI", method)
 }
 
 // Info implements [InfoProvider].
