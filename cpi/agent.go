@@ -40,12 +40,12 @@ type agentInput struct {
 // agentSettings returns the settings that the BOSH agent reads at every start.
 func agentSettings(in agentInput) ([]byte, error) {
 	if in.AgentID == "" {
-		return nil, rpc.CloudError("create_vm: the agent ID is empty: the agent would answer to nobody")
+		return nil, rpc.CloudError("the agent ID is empty: the agent would answer to nobody")
 	}
 	if in.Config.MBus == "" && !envHasMBus(in.Env) {
 		return nil, &KeyError{
 			Place: configPlace, Key: "agent.mbus",
-			Problem: "is missing, and env.bosh.mbus.urls of the VM is empty too: the agent needs a message bus",
+			Problem: `is missing, and env.bosh.mbus.urls of the VM is empty too: the agent needs a message bus: set {"agent": {"mbus": "https://…"}}`,
 		}
 	}
 	var b bytes.Buffer
@@ -102,10 +102,10 @@ func agentSettings(in agentInput) ([]byte, error) {
 	}
 	b.WriteByte('}')
 	if b.Len() > maxAgentSettings {
-		return nil, rpc.CloudError("create_vm: the agent settings take %d KiB, at most %d KiB fit: the env is too large", b.Len()>>10, maxAgentSettings>>10)
+		return nil, rpc.CloudError("the agent settings take %d KiB, at most %d KiB fit: the env is too large", b.Len()>>10, maxAgentSettings>>10)
 	}
 	if !json.Valid(b.Bytes()) {
-		return nil, rpc.CloudError("create_vm: the agent settings are not valid JSON")
+		return nil, rpc.CloudError("the agent settings are not valid JSON")
 	}
 	return b.Bytes(), nil
 }

@@ -12,10 +12,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve"
 )
 
 // Config is everything the CPI must be told. It comes from one JSON file, from
@@ -23,34 +26,36 @@ import (
 // from both: a key in the context takes the place of the same key in the file,
 // and everything may come from the context alone. Unknown keys are refused.
 //
-//	key               type                  default        meaning
-//	endpoint          text or list          required       address of the API, "https://pve1.example.com:8006"; of several the first that answers is used
-//	token             text                  required       API token, "user@realm!id=secret"; or in two keys:
-//	token_id          text                                 "user@realm!id"
-//	token_secret      text                                 the secret by itself
-//	ca_certificate    text                  system's own   PEM certificates that the server's certificate is checked with
-//	fingerprint       text                  none           SHA-256 of the server's certificate, instead of a CA
-//	storage           text or list          required       where root and ephemeral disks go, in order of preference
-//	disk_storage      text or list          storage        where persistent disks go, in order of preference
-//	iso_storage       text                  found          where the agent's settings are kept; needs content "iso"
-//	import_storage    text                  found          where stemcell images pass through; needs content "import"
-//	pool              text                  none           resource pool of everything the CPI makes
-//	nodes             list                  all            nodes that may hold VMs
-//	bridge            text                  "vmbr0"        bridge of networks that name none
-//	model             text                  "virtio"       NIC model of networks that name none
-//	cpu_type          text                  "x86-64-v2-AES" CPU model of VMs; "host" for nested virtualisation
-//	start_on_boot     boolean               false          whether VMs start with their node
-//	tags              map of texts          none           extra tags for VMs and disks
-//	agent.mbus        text                  from the env   message bus of the agent, "https://user:password@0.0.0.0:6868"
-//	agent.ntp         list                  none           time servers of the agent
-//	agent.blobstore   object                from the env   blobstore of the agent
-//	lock_dir          text                  in TMPDIR      directory of the locks and notes that the CPI processes of one user share
-//	node_concurrency  integer               3              how many changes the CPI makes at once on one node
-//	request_timeout   integer, seconds      120            limit for one API request, uploads excepted
-//	call_timeout      integer, seconds      3600           limit for one CPI call
+//	key               type              default          meaning
+//	endpoint          string or list    required         address of the API, "pve1.example.com" or "https://pve1.example.com:8006"; of several the first that answers is used
+//	token             string            required         API token, "user@realm!id=secret"; or in two keys:
+//	token_id          string                             "user@realm!id"
+//	token_secret      string                             the secret by itself
+//	ca_certificate    string            system's own     PEM certificates that the server's certificate is checked with
+//	fingerprint       string            none             SHA-256 of the server's certificate, instead of a CA
+//	storage           string or list    required         where root and ephemeral disks go, in order of preference
+//	disk_storage      string or list    storage          where persistent disks go, in order of preference
+//	iso_storage       string            found            where the agent's settings are kept; needs content "iso"
+//	import_storage    string            found            where stemcell images pass through; needs content "import"
+//	pool              string            none             resource pool of everything the CPI makes
+//	nodes             list              all              nodes that may hold VMs
+//	bridge            string            "vmbr0"          bridge of networks that name none
+//	model             string            "virtio"         NIC model of networks that name none
+//	cpu_type          string            "x86-64-v2-AES"  CPU model of VMs; "host" for nested virtualisation
+//	start_on_boot     boolean           false            whether VMs start with their node
+//	tags              map of strings    none             extra tags for VMs and disks
+//	agent.mbus        string            from the env     message bus of the agent, "https://user:password@0.0.0.0:6868" or "nats://…"
+//	agent.ntp         list              none             time servers of the agent
+//	agent.blobstore   object            from the env     blobstore of the agent
+//	lock_dir          string            in TMPDIR        directory of the locks and notes that the CPI processes of one user share
+//	node_concurrency  integer           3                how many changes the CPI makes at once on one node
+//	request_timeout   integer, seconds  120              limit for one API request, uploads excepted
+//	call_timeout      integer, seconds  3600             limit for one CPI call
 //
-// "Found" means: the first of storage that allows the content, else the first
-// storage that does.
+// A dot in a key means nesting: agent.mbus is {"agent": {"mbus": "…"}}. "Found"
+// means: the first of storage that allows the content, else the first storage that
+// does; [Privileges] cannot know which that is. An endpoint that is a bare host
+// gets https and port 8006; a URL without a port has the port of its scheme.
 type Config struct {
 	Endpoints       []string
 	TokenID         string
@@ -90,26 +95,28 @@ const configPlace = "the CPI configuration"
 // properties of the request's context, and checks the outcome. An empty path
 // means that everything comes from the context.
 func LoadConfig(path string, properties map[string]json.RawMessage) (Config, error) {
-	var file []byte
-	if path != "" {
-		var err error
-		file, err = os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return Config{}, fmt.Errorf("%s: there is no file %s: check -configFile", configPlace, path)
-		}
-		if err != nil {
-			return Config{}, fmt.Errorf("%s: %w", configPlace, err)
-		}
-		if len(bytes.TrimSpace(file)) == 0 {
-			return Config{}, fmt.Errorf("%s: the file %s is empty", configPlace, path)
-		}
+	if path == "" {
+		return parseConfig("", nil, properties)
 	}
-	return ParseConfig(file, properties)
+	file, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Config{}, fmt.Errorf("%s: there is no file %s: check -configFile", configPlace, path)
+	case err != nil:
+		return Config{}, fmt.Errorf("%s: %w", configPlace, err)
+	case len(bytes.TrimSpace(file)) == 0:
+		return Config{}, fmt.Errorf("%s: the file %s is empty", configPlace, path)
+	}
+	return parseConfig("the file "+path, file, properties)
 }
 
 // ParseConfig is [LoadConfig] for a file that has been read. With no file,
 // everything comes from the properties.
 func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, error) {
+	return parseConfig("the file", file, properties)
+}
+
+func parseConfig(name string, file []byte, properties map[string]json.RawMessage) (Config, error) {
 	c := Config{
 		Bridge:          "vmbr0",
 		Model:           "virtio",
@@ -121,7 +128,10 @@ func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, er
 	}
 	if len(file) > 0 {
 		if err := json.Unmarshal(file, new(json.RawMessage)); err != nil {
-			return Config{}, fmt.Errorf("%s: the file is not valid JSON: %w", configPlace, syntaxOnly(err))
+			return Config{}, fmt.Errorf("%s: %s is not valid JSON: %w", configPlace, name, syntaxOnly(err))
+		}
+		if key := doubledKey(file); key != "" {
+			return Config{}, &KeyError{Place: configPlace, Key: key, Problem: "stands twice in " + name + ": remove one of the two"}
 		}
 		r := newConfigReader(configPlace, file)
 		c.read(r)
@@ -138,7 +148,9 @@ func ParseConfig(file []byte, properties map[string]json.RawMessage) (Config, er
 		if r.knows(key) {
 			continue
 		}
-		if near := nearest(key, r.asked); near != "" {
+		if hint := r.nesting(key); hint != "" {
+			r.fail(key, "unknown key: %s", hint)
+		} else if near := nearest(key, r.asked); near != "" {
 			r.fail(key, "unknown key: did you mean %q?", near)
 		}
 		delete(r.fields, key)
@@ -202,11 +214,11 @@ func (c *Config) read(r *objectReader) {
 	}
 	agent := r.object("agent")
 	agent.secret = map[string]bool{"mbus": true, "blobstore": true}
-	setText(&c.Agent.MBus, agent.text("mbus"))
+	setText(&c.Agent.MBus, agent.mbus("mbus"))
 	set(&c.Agent.NTP, agent.servers("ntp"))
 	if raw := agent.take("blobstore"); raw != nil {
 		if jsonKind(raw) != "an object" {
-			agent.fail("blobstore", "must be an object, not %s", jsonKind(raw))
+			agent.fail("blobstore", "must be an object, got %s", jsonKind(raw))
 		}
 		c.Agent.Blobstore = raw
 	}
@@ -240,19 +252,41 @@ func setText(target *string, v string) {
 func (r *objectReader) endpoints(key string) []string {
 	var out []string
 	for _, s := range r.strings(key) {
-		u, err := url.Parse(s)
+		if s == "" {
+			continue
+		}
+		_, err := pve.NewClient(s)
 		switch {
-		case err != nil || u.Host == "":
-			r.fail(key, `must be an address such as "https://pve1.example.com:8006"`)
-		case u.Scheme != "https":
-			r.fail(key, "must begin with https://, because the token is sent to it")
-		case u.User != nil:
+		case strings.Contains(s, "@"):
+			// Not shown: what stands before the @ may be a password.
 			r.fail(key, "must not hold a user or a password: use token")
+		case strings.HasPrefix(strings.ToLower(strings.TrimSpace(s)), "http://"):
+			r.fail(key, "must begin with https://, because the token is sent to it, got %q", s)
+		case err != nil:
+			why := err.Error()
+			if _, after, ok := strings.Cut(why, strconv.Quote(s)+": "); ok {
+				why = after
+			}
+			r.fail(key, `must be an address such as "pve1.example.com" or "https://pve1.example.com:8006", got %q: %s`, s, why)
 		default:
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// mbus reads the address of the agent's message bus, which holds a password.
+func (r *objectReader) mbus(key string) string {
+	s := r.text(key)
+	if s == "" {
+		return ""
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || !slices.Contains([]string{"https", "nats"}, u.Scheme) {
+		r.fail(key, `must be a URL that begins with https:// or nats://, such as "https://user:password@0.0.0.0:6868"; it is not shown here, as it may hold a password`)
+		return ""
+	}
+	return s
 }
 
 // servers reads one or several host names or addresses.
@@ -266,7 +300,7 @@ func (r *objectReader) servers(key string) []string {
 	return out
 }
 
-// strings reads a text or an array of texts.
+// strings reads a string or an array of strings.
 func (r *objectReader) strings(key string) []string {
 	raw := r.take(key)
 	if raw == nil {
@@ -274,7 +308,7 @@ func (r *objectReader) strings(key string) []string {
 	}
 	var list []string
 	switch jsonKind(raw) {
-	case "a text":
+	case "a string":
 		list = make([]string, 1)
 		if json.Unmarshal(raw, &list[0]) == nil {
 			return list
@@ -284,7 +318,7 @@ func (r *objectReader) strings(key string) []string {
 			return list
 		}
 	}
-	r.fail(key, "must be a text or a list of texts, not %s", jsonKind(raw))
+	r.fail(key, "must be a string or a list of strings, got %s", jsonKind(raw))
 	return nil
 }
 

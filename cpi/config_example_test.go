@@ -42,5 +42,5 @@ func ExampleFactory_replaceMethod() {
 		os.Exit(1)
 	}
 	// Output:
-	// {"result":null,"error":{"type":"Bosh::Clouds::NotSupported","message":"stemcells are kept here","ok_to_retry":false},"log":""}
+	// {"result":null,"error":{"type":"Bosh::Clouds::NotSupported","message":"delete_stemcell: stemcells are kept here","ok_to_retry":false},"log":""}
 }

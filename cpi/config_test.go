@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -84,7 +85,14 @@ func TestConfigOverlay(t *testing.T) {
 
 func TestConfigRefusals(t *testing.T) {
 	t.Parallel()
-	with := func(more string) string { return strings.TrimSuffix(minimalConfig(), "}") + "," + more + "}" }
+	with := func(more string) string {
+		all := contextOf(t, minimalConfig())
+		maps.Copy(all, contextOf(t, "{"+more+"}"))
+		text, err := json.Marshal(all)
+		require.NoError(t, err)
+		return string(text)
+	}
+	twice := func(more string) string { return strings.TrimSuffix(minimalConfig(), "}") + "," + more + "}" }
 	for _, tc := range []struct {
 		name, file, context string
 		wants               []string
@@ -96,34 +104,46 @@ func TestConfigRefusals(t *testing.T) {
 		{"a token without a secret", `{"endpoint":"https://a","storage":"s","token":"a@pve!b"}`, ``, []string{"token: must be of the form"}},
 		{"a token of a user alone", `{"endpoint":"https://a","storage":"s","token":"root@pam=` + testSecret + `"}`, ``, []string{"token_id: the name of a token has the form"}},
 		{"a token twice", with(`"token_secret":"x"`), ``, []string{"token: stands beside token_id or token_secret"}},
-		{"a token that is a number", `{"endpoint":"https://a","storage":"s","token":12345678}`, ``, []string{"token: must be a text, not a number"}},
+		{"a token that is a number", `{"endpoint":"https://a","storage":"s","token":12345678}`, ``, []string{"token: must be a string, got a number"}},
 		{"no endpoint", `{"token":"a@pve!b=` + testSecret + `","storage":"s"}`, ``, []string{"endpoint: is missing", "https://pve1.example.com:8006"}},
 		{"an endpoint without TLS", with(`"endpoint":"http://a"`), ``, []string{"endpoint: must begin with https://"}},
-		{"an endpoint without a scheme", with(`"endpoint":"pve1"`), ``, []string{"endpoint: must be an address"}},
+		{"an endpoint without TLS among others", with(`"endpoint":["pve1","HTTP://b"]`), ``, []string{`endpoint: must begin with https://, because the token is sent to it, got "HTTP://b"`}},
+		{"an endpoint that is no host", with(`"endpoint":"pve 1"`), ``, []string{`endpoint: must be an address such as "pve1.example.com"`, `got "pve 1": "pve 1" is no host name`}},
+		{"an endpoint of another scheme", with(`"endpoint":"ftp://pve1"`), ``, []string{`got "ftp://pve1": the scheme is "ftp"`}},
+		{"a password without a scheme", with(`"endpoint":"root:` + testSecret + `@pve1"`), ``, []string{"endpoint: must not hold a user"}},
+		{"a doubled key", twice(`"storage":"other"`), ``, []string{"the CPI configuration: storage: stands twice in the file: remove one of the two"}},
+		{"a doubled key within", twice(`"agent":{"ntp":[],"mbus":"nats://a","mbus":"https://u:` + testSecret + `@a"}`), ``, []string{"agent.mbus: stands twice in the file"}},
+		{"dots in a key", with(`"agent.mbus":"https://u:` + testSecret + `@a"`), ``, []string{`agent.mbus: unknown key: a dot stands for nesting: write {"agent": {"mbus": …}}`}},
+		{"dots in the context", minimalConfig(), `{"agent.ntp":"a"}`, []string{`the context of the request: agent.ntp: unknown key: a dot stands for nesting: write {"agent": {"ntp": …}}`}},
+		{"a message bus without a scheme", with(`"agent":{"mbus":"u:` + testSecret + `@0.0.0.0:6868"}`), ``, []string{"agent.mbus: must be a URL that begins with https:// or nats://"}},
+		{"a message bus of another scheme", with(`"agent":{"mbus":"http://u:` + testSecret + `@0.0.0.0:6868"}`), ``, []string{"agent.mbus: must be a URL that begins with https:// or nats://"}},
+		{"a message bus without a host", with(`"agent":{"mbus":"nats://"}`), ``, []string{"agent.mbus: must be a URL"}},
+		{"a short word unlike any", with(`"foo":"x"`), ``, []string{"foo: unknown key: the known keys are agent, bridge,"}},
+		{"two letters", with(`"pl":"x"`), ``, []string{"pl: unknown key: the known keys are agent, bridge,"}},
 		{"an endpoint with a password", with(`"endpoint":"https://root:` + testSecret + `@a"`), ``, []string{"endpoint: must not hold a user"}},
-		{"an endpoint of the wrong type", with(`"endpoint":5`), ``, []string{"endpoint: must be a text or a list of texts, not a number"}},
+		{"an endpoint of the wrong type", with(`"endpoint":5`), ``, []string{"endpoint: must be a string or a list of strings, got a number"}},
 		{"an unknown key", with(`"storge":"x"`), ``, []string{`storge: unknown key: did you mean "storage"?`}},
 		{"a key unlike any", with(`"zzzzzzzzz":"x"`), ``, []string{"zzzzzzzzz: unknown key: the known keys are agent, bridge,"}},
 		{"a word of other clouds", with(`"memory":1`), ``, []string{"memory: unknown key"}},
 		{"an unknown key of the agent", with(`"agent":{"mbuss":"x"}`), ``, []string{`agent.mbuss: unknown key: did you mean "mbus"?`}},
 		{"a slip in the context", minimalConfig(), `{"storagee":"x"}`, []string{`the context of the request: storagee: unknown key: did you mean "storage"?`}},
-		{"a quoted number", with(`"node_concurrency":"4"`), ``, []string{`node_concurrency: must be a whole number, not a text "4": write the number without quotes`}},
-		{"a fraction", with(`"call_timeout":1.5`), ``, []string{"call_timeout: must be a whole number, not a number 1.5"}},
-		{"a number out of range", with(`"call_timeout":0`), ``, []string{"call_timeout: must be from 1 to 86400, not 0"}},
-		{"a quoted boolean", with(`"start_on_boot":"true"`), ``, []string{`start_on_boot: must be true or false, not a text "true": write true or false without quotes`}},
-		{"an unknown model", with(`"model":"rtl8139"`), ``, []string{`model: "rtl8139" is none of virtio, e1000, e1000e, vmxnet3`}},
+		{"a quoted number", with(`"node_concurrency":"4"`), ``, []string{`node_concurrency: must be a whole number, got the string "4": write the number without quotes`}},
+		{"a fraction", with(`"call_timeout":1.5`), ``, []string{"call_timeout: must be a whole number, got 1.5"}},
+		{"a number out of range", with(`"call_timeout":0`), ``, []string{"call_timeout: must be from 1 to 86400, got 0"}},
+		{"a quoted boolean", with(`"start_on_boot":"true"`), ``, []string{`start_on_boot: must be true or false, got the string "true": write true or false without quotes`}},
+		{"an unknown model", with(`"model":"rtl8139"`), ``, []string{`model: must be one of virtio, e1000, e1000e, vmxnet3, got "rtl8139"`}},
 		{"a name with a comma", with(`"storage":"fast,slow"`), ``, []string{`storage: "fast,slow" is not a name`}},
-		{"nodes as a text", with(`"nodes":"n1"`), ``, []string{"nodes: must be a list of texts, not a text"}},
+		{"nodes as a text", with(`"nodes":"n1"`), ``, []string{"nodes: must be a list of strings, got a string"}},
 		{"no node", with(`"nodes":[]`), ``, []string{"nodes: names nothing"}},
-		{"a map of texts for a list", with(`"nodes":{"n1":"yes"}`), ``, []string{`as a map it must hold true or false, but "n1" is a text`}},
+		{"a map of texts for a list", with(`"nodes":{"n1":"yes"}`), ``, []string{`as a map it must hold true or false, but "n1" is a string`}},
 		{"a short fingerprint", with(`"fingerprint":"ab:cd"`), ``, []string{"fingerprint: must be the SHA-256"}},
 		{"a certificate that is none", with(`"ca_certificate":"x"`), ``, []string{"ca_certificate: holds no certificate"}},
-		{"a blobstore that is a text", with(`"agent":{"blobstore":"` + testSecret + `"}`), ``, []string{"agent.blobstore: must be an object, not a text"}},
-		{"the agent as a text", with(`"agent":"https://u:` + testSecret + `@a"`), ``, []string{"agent: must be an object, not a text"}},
+		{"a blobstore that is a text", with(`"agent":{"blobstore":"` + testSecret + `"}`), ``, []string{"agent.blobstore: must be an object, got a string"}},
+		{"the agent as a text", with(`"agent":"https://u:` + testSecret + `@a"`), ``, []string{"agent: must be an object, got a string"}},
 		{"reserved tags", with(`"tags":{"bosh":"vm","director":"x"}`), ``, []string{"tags.bosh: cannot be a tag", "tags.director: cannot be a tag"}},
 		{"a later key", with(`"ha":true`), ``, []string{"ha: is not supported yet"}},
-		{"an array", `[]`, ``, []string{"the CPI configuration must be a JSON object, not an array"}},
-		{"cut", `{"endpoint":"https://`, ``, []string{"not valid JSON: the error is at byte 21"}},
+		{"an array", `[]`, ``, []string{"the CPI configuration: must be an object, got an array"}},
+		{"cut", `{"endpoint":"https://`, ``, []string{"the file is not valid JSON: the error is at byte 21"}},
 		{"two mistakes", with(`"mdel":"virtio","call_timeout":true`), ``, []string{`mdel: unknown key: did you mean "model"?`, "call_timeout: must be"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -155,10 +175,45 @@ func TestLoadConfig(t *testing.T) {
 	_, err = LoadConfig(path, nil)
 	assert.ErrorContains(t, err, "is empty")
 
+	require.NoError(t, os.WriteFile(path, []byte("{\n"), 0o600))
+	_, err = LoadConfig(path, nil)
+	assert.ErrorContains(t, err, "the file "+path+" is not valid JSON")
+
+	require.NoError(t, os.WriteFile(path, []byte(`{"pool":"a","pool":"b"}`), 0o600))
+	_, err = LoadConfig(path, nil)
+	assert.ErrorContains(t, err, "pool: stands twice in the file "+path)
+
 	require.NoError(t, os.WriteFile(path, []byte(minimalConfig()), 0o600))
 	c, err := LoadConfig(path, nil)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"fast"}, c.Storage)
+}
+
+// TestEndpoints holds the configuration to what pve.NewClient takes.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"pve1", "pve1.example.com:8006", "192.0.2.1", "[2001:db8::1]:8006", "2001:db8::1", "https://pve1", "https://proxy/pve/"} {
+		c, err := ParseConfig([]byte(minimalConfig()), contextOf(t, fmt.Sprintf(`{"endpoint":%q}`, endpoint)))
+		require.NoError(t, err, endpoint)
+		assert.Equal(t, []string{endpoint}, c.Endpoints)
+		_, err = New(c, Options{})
+		assert.NoError(t, err, endpoint)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	var known []string
+	for _, k := range ConfigKeys() {
+		known = append(known, k.Name)
+	}
+	for key, want := range map[string]string{
+		"pol": "pool", "poool": "pool", "stroage": "storage", "Bridge": "bridge", "tokens": "token", "finger_print": "fingerprint", "iso_storge": "iso_storage",
+		"node_concurency": "node_concurrency", "mode": "model",
+		"foo": "", "a": "", "pl": "", "loop": "", "bosh": "", "port": "", "stage": "", "director": "",
+	} {
+		assert.Equal(t, want, nearest(key, known), key)
+	}
 }
 
 func TestConfigTakesACertificate(t *testing.T) {

@@ -60,7 +60,7 @@ func New(cfg Config, o Options) (*CPI, error) {
 
 func newClient(cfg Config) (*pve.Client, error) {
 	if len(cfg.Endpoints) == 0 {
-		return nil, errors.New("the configuration names no endpoint")
+		return nil, &KeyError{Place: configPlace, Key: "endpoint", Problem: "is missing"}
 	}
 	opts := []pve.Option{pve.WithAPIToken(cfg.TokenID, cfg.TokenSecret), pve.WithUserAgent("proxkit-cpi")}
 	if len(cfg.Endpoints) > 1 {
@@ -69,7 +69,7 @@ func newClient(cfg Config) (*pve.Client, error) {
 	if cfg.CACertificate != "" {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM([]byte(cfg.CACertificate)) {
-			return nil, errors.New("ca_certificate holds no certificate")
+			return nil, &KeyError{Place: configPlace, Key: "ca_certificate", Problem: "holds no certificate"}
 		}
 		opts = append(opts, pve.WithRootCAs(pool))
 	}
@@ -160,7 +160,7 @@ func (c *CPI) forRequest(ctx context.Context) (context.Context, context.CancelFu
 	if c.cfg.RequestTimeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	return context.WithTimeoutCause(ctx, c.cfg.RequestTimeout, errRequestTimeout)
 }
 
 // workerStarts is how often a task is begun when the server has no worker for it.
@@ -229,7 +229,7 @@ func pause(ctx context.Context, try int) error {
 }
 
 // badInput gives an error about the Director's arguments its class.
-func badInput(method string, err error) error {
+func badInput(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -237,5 +237,5 @@ func badInput(method string, err error) error {
 	if errors.As(err, &classed) {
 		return err
 	}
-	return rpc.CloudError("%s: %w", method, err)
+	return rpc.CloudError("%w", err)
 }

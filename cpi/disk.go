@@ -30,22 +30,26 @@ type diskHome struct {
 	node    string
 }
 
-// CreateDisk implements [rpc.DiskManager].
+// CreateDisk implements [rpc.DiskManager]. PVE allocates whole GiB, so the size is
+// rounded up.
 func (c *CPI) CreateDisk(ctx context.Context, size int64, cloudProperties json.RawMessage, vm rpc.VMCID) (rpc.DiskCID, error) {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	props, err := ParseDiskProperties(cloudProperties, &c.cfg)
 	if err != nil {
-		return "", badInput("create_disk", err)
+		return "", badInput(err)
 	}
 	if size <= 0 {
-		return "", rpc.CloudError("create_disk: the size must be above 0 MiB, not %d", size)
+		return "", rpc.CloudError("the size must be above 0 MiB, not %d", size)
 	}
 	var owner vmCID
 	if vm != "" {
 		if owner, err = parseVMCID(vm); err != nil {
-			return "", badInput("create_disk", err)
+			return "", badInput(err)
 		}
+	}
+	if w := rewrittenTags(props.Tags); w != "" {
+		c.log.Printf("warning: %s", w)
 	}
 	c.sweep(ctx)
 	v, err := c.look(ctx)
@@ -69,7 +73,7 @@ func (c *CPI) CreateDisk(ctx context.Context, size int64, cloudProperties json.R
 	if err := c.makeHolder(ctx, cid, node, st, size, props); err != nil {
 		return "", err
 	}
-	c.log.Printf("disk %s: %d GiB on storage %s of node %s", cid, gibibytes(size), st.id, node)
+	c.log.Printf("disk %s has %d MiB on storage %s of node %s", cid, gibibytes(size)<<10, st.id, node)
 	return cid, nil
 }
 
@@ -79,10 +83,10 @@ func gibibytes(mib int64) int64 { return (mib + 1023) / 1024 }
 // placeDisk chooses storage and node of a new disk: the node of the VM that will
 // use it, else the one with the most free space.
 func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) (string, store, error) {
-	if err := checkStorages(v, "storage", props.Storage); err != nil {
+	if err := checkStorages(v, props.storageFrom, props.Storage); err != nil {
 		return "", store{}, err
 	}
-	nodes, err := wantedNodes(v, c.cfg.Nodes)
+	nodes, err := wantedNodes(v, keyPlace(configPlace, "nodes"), c.cfg.Nodes)
 	if err != nil {
 		return "", store{}, err
 	}
@@ -118,7 +122,7 @@ func (c *CPI) placeDisk(v *view, props DiskProperties, size int64, home string) 
 	if allFull(refused) {
 		fail = rpc.NoDiskSpace
 	}
-	return "", store{}, fail("create_disk: there is no place for %d MiB: %s", size, joinRefusals(refused)).OKToRetry(merged(refused).passes)
+	return "", store{}, fail("there is no place for %d MiB: %s", size, joinRefusals(refused)).OKToRetry(merged(refused).passes)
 }
 
 // makeHolder makes the guest of a disk. The flags follow the allocation: a drive
@@ -162,7 +166,7 @@ func (c *CPI) HasDisk(ctx context.Context, cid rpc.DiskCID) (bool, error) {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	if err := parseDiskCID(cid); err != nil {
-		return false, badInput("has_disk", err)
+		return false, badInput(err)
 	}
 	v, err := c.look(ctx)
 	if err != nil {
@@ -280,7 +284,7 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	if err := parseDiskCID(cid); err != nil {
-		return badInput("delete_disk", err)
+		return badInput(err)
 	}
 	c.sweep(ctx)
 	unlock, err := c.lockDisk(ctx, cid)
@@ -405,7 +409,7 @@ func (c *CPI) SetDiskMetadata(ctx context.Context, cid rpc.DiskCID, metadata rpc
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	if err := parseDiskCID(cid); err != nil {
-		return badInput("set_disk_metadata", err)
+		return badInput(err)
 	}
 	v, err := c.look(ctx)
 	if err != nil {
@@ -435,7 +439,7 @@ func (c *CPI) GetDisks(ctx context.Context, vm rpc.VMCID) ([]rpc.DiskCID, error)
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return nil, badInput("get_disks", err)
+		return nil, badInput(err)
 	}
 	l, ok, err := c.locate(ctx, cid)
 	if err != nil {

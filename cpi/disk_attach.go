@@ -34,10 +34,10 @@ func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (r
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return nil, badInput("attach_disk", err)
+		return nil, badInput(err)
 	}
 	if err := parseDiskCID(disk); err != nil {
-		return nil, badInput("attach_disk", err)
+		return nil, badInput(err)
 	}
 	unlock, err := c.lockDisk(ctx, disk)
 	if err != nil {
@@ -232,10 +232,10 @@ func (c *CPI) DetachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) er
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return badInput("detach_disk", err)
+		return badInput(err)
 	}
 	if err := parseDiskCID(disk); err != nil {
-		return badInput("detach_disk", err)
+		return badInput(err)
 	}
 	unlock, err := c.lockDisk(ctx, disk)
 	if err != nil {

@@ -8,7 +8,8 @@
 // [Config] lists the keys of the configuration, [VMProperties], [DiskProperties]
 // and [NetworkProperties] those of the cloud properties. [Privileges] says what
 // the API token must be allowed: rights on one resource pool, its storages and
-// its networks are enough.
+// its networks are enough. A token with privilege separation needs them for its
+// user too.
 //
 // # What stands for what
 //
@@ -33,6 +34,25 @@
 //
 // # Replacing a method
 //
-// [CPI] implements [rpc.Handler]. Embed it to change single methods, and give
-// [rpc.Serve] a factory that returns the outer type.
+// [CPI] implements [rpc.Handler]. Embed a handler to replace single methods of it,
+// and give [rpc.Serve] a factory that returns the outer type:
+//
+//	type myCPI struct{ rpc.Handler }
+//
+//	func (m myCPI) SnapshotDisk(ctx context.Context, disk rpc.DiskCID, md rpc.Metadata) (rpc.SnapshotCID, error) { … }
+//
+//	open := cpi.Factory("cpi.json")
+//	factory := func(ctx context.Context, call *rpc.Call) (rpc.Handler, error) {
+//		h, err := open(ctx, call)
+//		return myCPI{h}, err
+//	}
+//
+// [rpc.Around] does something before and after every call, and the factory may
+// look at call.Method and call.Context first.
+//
+// # Errors
+//
+// A message says what is wrong and where: "cloud_properties root_disk.storage: …",
+// "the CPI configuration: nodes: …", "network \"a\": …". [rpc.Serve] puts the method
+// in front; the methods of [CPI] do not.
 package cpi

@@ -3,7 +3,11 @@ package cpi
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/proxkit/proxkit/cpi/rpc"
 	"github.com/proxkit/proxkit/pve"
@@ -29,54 +33,102 @@ func (c *CPI) explain(err error, what string, needs ...need) error {
 	if errors.As(err, &classed) {
 		return err
 	}
+	if what != "" {
+		what += ": "
+	}
 	switch {
 	case errors.Is(err, pve.ErrPermission):
 		return c.explainPermission(err, what, needs)
 	case errors.Is(err, pve.ErrAuthentication):
-		return rpc.CloudError("%s: PVE does not accept the API token %s: check that it exists, has not expired, and that the secret is the right one: %w",
+		return rpc.CloudError("%sPVE does not accept the API token %s: check that it exists, has not expired, and that the secret is the right one: %w",
 			what, c.cfg.TokenID, err)
 	case errors.Is(err, pve.ErrCertificate):
-		return rpc.CloudError("%s: the certificate of the API is not the expected one: check ca_certificate or fingerprint in the configuration: %w", what, err)
+		return rpc.CloudError("%sthe certificate of the API is not the expected one: check ca_certificate or fingerprint in the configuration: %w", what, err)
 	case errors.Is(err, pve.ErrNoQuorum):
-		return rpc.CloudError("%s: the cluster has no quorum, so nothing can be changed until more than half of its nodes are back (see pvecm status): %w",
+		return rpc.CloudError("%sthe cluster has no quorum, so nothing can be changed until more than half of its nodes are back (see pvecm status): %w",
 			what, err).OKToRetry(true)
 	case errors.Is(err, pve.ErrNoSpace):
-		return rpc.NoDiskSpace("%s: %w", what, err)
+		return rpc.NoDiskSpace("%s%w", what, err)
 	case errors.Is(err, pve.ErrLocked):
-		return rpc.CloudError("%s: %w: wait for the task that holds the lock; when none runs any more, remove the lock with qm unlock", what, err).OKToRetry(true)
+		return rpc.CloudError("%s%w: wait for the task that holds the lock; when none runs any more, remove the lock with qm unlock", what, err).OKToRetry(true)
+	case errors.Is(err, pve.ErrNotSent) && errors.Is(err, errRequestTimeout):
+		return rpc.CloudError("%sthe connection to the API or its TLS handshake did not finish within the request_timeout of %s: check endpoint, and that no firewall drops the packets: %w",
+			what, seconds(c.cfg.RequestTimeout), err).OKToRetry(true)
+	case errors.Is(err, errRequestTimeout):
+		return rpc.CloudError("%sthe API gave no answer within the request_timeout of %s: %w", what, seconds(c.cfg.RequestTimeout), err).OKToRetry(true)
 	case errors.Is(err, pve.ErrDigestMismatch), errors.Is(err, pve.ErrNodeUnreachable), errors.Is(err, pve.ErrProxy),
 		errors.Is(err, pve.ErrNoAnswer), errors.Is(err, pve.ErrNotSent), errors.Is(err, pve.ErrTimeout), errors.Is(err, pve.ErrWorkerStart):
-		return rpc.CloudError("%s: %w", what, err).OKToRetry(true)
+		return rpc.CloudError("%s%w", what, err).OKToRetry(true)
 	case errors.Is(err, context.DeadlineExceeded), fromGateway(err):
-		return rpc.CloudError("%s: %w", what, err).OKToRetry(true)
+		return rpc.CloudError("%s%w", what, err).OKToRetry(true)
 	}
-	return rpc.CloudError("%s: %w", what, err)
+	return rpc.CloudError("%s%w", what, err)
 }
 
 // explainPermission says which privilege is missing on which path, and on which
 // path to grant it: guests get theirs from the resource pool.
 func (c *CPI) explainPermission(err error, what string, needs []need) error {
-	path, privilege := refusedPrivilege(err)
-	if privilege == "" {
-		if len(needs) == 0 {
-			return rpc.CloudError("%s: the API token %s lacks a privilege: %w", what, c.cfg.TokenID, err)
-		}
-		names := make([]string, len(needs))
-		for i, n := range needs {
-			names[i] = n.String()
-		}
-		return rpc.CloudError("%s: the API token %s lacks one of %s: grant it there: %w", what, c.cfg.TokenID, strings.Join(names, ", "), err)
+	lacks := "a privilege"
+	if pool := missingPool(err); pool != "" {
+		return rpc.CloudError("%sthe resource pool %s does not exist: make it, or correct pool: %w", what, pool, err)
 	}
-	where := "grant it there"
-	if strings.HasPrefix(path, "/vms/") {
-		where = "grant it on the resource pool of the guest"
-		if c.cfg.Pool != "" {
-			where = "grant it on /pool/" + c.cfg.Pool
+	if path, privilege := refusedPrivilege(err); privilege != "" {
+		needs = []need{{privilege, path}}
+	} else if len(needs) > 1 {
+		lacks = "one of "
+	}
+	var names []string
+	for _, n := range needs {
+		if strings.HasPrefix(n.Path, "/vms/") && c.cfg.Pool != "" {
+			n.Path = c.guestPath()
+		}
+		if !slices.Contains(names, n.String()) {
+			names = append(names, n.String())
 		}
 	}
-	return rpc.CloudError("%s: the API token %s lacks %s on %s: %s, to the token and to its user: %w",
-		what, c.cfg.TokenID, privilege, path, where, err)
+	if len(names) > 0 {
+		lacks = strings.TrimPrefix(lacks, "a privilege") + strings.Join(names, ", ")
+	}
+	return rpc.CloudError("%sthe API token %s lacks %s: %s%s: %w", what, c.cfg.TokenID, lacks, grantThere, c.poolHint(needs), err)
 }
+
+// grantThere ends every message about a missing privilege. A token with privilege
+// separation, which is what PVE makes by default, may do what both it and its user
+// may do.
+const grantThere = "grant it there, to the token and to its user"
+
+// poolHint reminds of the pool when rights on guests are missing: PVE refuses what
+// concerns a pool that does not exist, or a guest outside it, in the same words.
+func (c *CPI) poolHint(needs []need) string {
+	for _, n := range needs {
+		pool, ok := strings.CutPrefix(n.Path, "/pool/")
+		if !ok && strings.HasPrefix(n.Path, "/vms/") {
+			pool = c.cfg.Pool
+		}
+		if pool != "" {
+			return fmt.Sprintf("; or the pool %s does not exist, or the guest is not in it", pool)
+		}
+	}
+	return ""
+}
+
+// missingPool returns the pool that a refusal says does not exist.
+func missingPool(err error) string {
+	_, rest, ok := strings.Cut(err.Error(), "ermission check failed (pool '")
+	if !ok {
+		return ""
+	}
+	pool, rest, _ := strings.Cut(rest, "'")
+	if !strings.HasPrefix(rest, " does not exist") {
+		return ""
+	}
+	return pool
+}
+
+// errRequestTimeout is why the context of a request ended that took too long.
+var errRequestTimeout = fmt.Errorf("request_timeout is over: %w", context.DeadlineExceeded)
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', 4, 64) + " s" }
 
 // refusedPrivilege finds what a refusal names, as in "Permission check failed
 // (/vms/100, VM.Audit)". Several privileges, of which one would do, are joined by

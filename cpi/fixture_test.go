@@ -189,10 +189,26 @@ func class(t testing.TB, err error, want rpc.Class, texts ...string) *rpc.Error 
 	require.Error(t, err)
 	e := rpc.ErrorOf(err)
 	require.Equal(t, want, e.Class(), "%v", err)
+	saysEverythingOnce(t, err)
 	for _, text := range texts {
 		require.Contains(t, err.Error(), text)
 	}
 	return e
+}
+
+// saysEverythingOnce asserts that no part of an error's text stands in it twice, and
+// that it does not begin with the method, which rpc.Serve puts there.
+func saysEverythingOnce(t testing.TB, err error) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, part := range regexp.MustCompile(`: |; | \(`).Split(err.Error(), -1) {
+		if part = strings.TrimSpace(part); len(part) <= 24 {
+			continue
+		}
+		require.False(t, seen[part], "%q stands twice in %q", part, err.Error())
+		seen[part] = true
+	}
+	require.NotRegexp(t, `^[a-z]+(_[a-z]+)+: `, err.Error())
 }
 
 // got turns the results of a call into a function that fails the test when the

@@ -428,8 +428,8 @@ func (c *CPI) unfiltered(ctx context.Context, what string, needs ...need) error 
 		if strings.HasPrefix(where, "/vms/") {
 			where = c.guestPath()
 		}
-		return rpc.CloudError("%s cannot be found, but the API token %s would not see it: it lacks %s on %s: grant it there, to the token and to its user",
-			what, c.cfg.TokenID, n.Privilege, where)
+		return rpc.CloudError("%s cannot be found, but the API token %s would not see it: it lacks %s on %s: %s%s",
+			what, c.cfg.TokenID, n.Privilege, where, grantThere, c.poolHint([]need{{n.Privilege, where}}))
 	}
 	return nil
 }

@@ -12,12 +12,12 @@ import (
 
 // NetworkProperties are the cloud properties of a network.
 //
-//	key     type     default            meaning
-//	bridge  text     the configuration  Linux or OVS bridge
-//	vnet    text     none               SDN vnet, instead of a bridge
-//	vlan    integer  none               VLAN tag on the bridge, 1 to 4094
-//	mtu     integer  none               MTU of the NIC, 576 to 65520, or 1 for the bridge's; virtio only
-//	model   text     the configuration  virtio, e1000, e1000e, vmxnet3
+//	key     type     default        meaning
+//	bridge  string   configuration  Linux or OVS bridge
+//	vnet    string   none           SDN vnet, instead of a bridge
+//	vlan    integer  none           VLAN tag on the bridge, 1 to 4094
+//	mtu     integer  none           MTU of the NIC, 576 to 65520, or 1 for the bridge's; virtio only
+//	model   string   configuration  virtio, e1000, e1000e, vmxnet3
 type NetworkProperties struct {
 	// Bridge is what the NIC is plugged into, a bridge or a vnet: PVE gives both
 	// in the same place.
@@ -33,7 +33,10 @@ func nicModels() []string { return []string{"virtio", "e1000", "e1000e", "vmxnet
 
 // ParseNetworkProperties reads the cloud properties of the network called name.
 func ParseNetworkProperties(name string, raw json.RawMessage, c *Config) (NetworkProperties, error) {
-	r := newObjectReader(fmt.Sprintf("the cloud properties of network %q", name), raw)
+	return readNetworkProperties(newObjectReader(fmt.Sprintf("network %q: %s", name, placeProperties), raw), c)
+}
+
+func readNetworkProperties(r *objectReader, c *Config) (NetworkProperties, error) {
 	p := NetworkProperties{Bridge: c.Bridge, Model: c.Model}
 	bridge, vnet := r.name("bridge"), r.name("vnet")
 	if v := r.integer("vlan", 1, 4094); v != nil {
@@ -42,7 +45,7 @@ func ParseNetworkProperties(name string, raw json.RawMessage, c *Config) (Networ
 	if v := r.integer("mtu", 1, 65520); v != nil {
 		p.MTU = int(*v)
 		if p.MTU != 1 && p.MTU < 576 {
-			r.fail("mtu", "must be from 576 to 65520, or 1 for the bridge's own, not %d", p.MTU)
+			r.fail("mtu", "must be from 576 to 65520, or 1 for the bridge's own, got %d", p.MTU)
 		}
 	}
 	setText(&p.Model, r.choice("model", nicModels()...))
@@ -58,7 +61,7 @@ func ParseNetworkProperties(name string, raw json.RawMessage, c *Config) (Networ
 		p.Bridge = bridge
 	}
 	if p.MTU != 0 && p.Model != "virtio" {
-		r.fail("mtu", "needs model virtio, not %s", p.Model)
+		r.fail("mtu", "needs model virtio, got %s", p.Model)
 	}
 	if err := r.finish(); err != nil {
 		return NetworkProperties{}, err
@@ -83,19 +86,11 @@ func planNICs(networks rpc.Networks, c *Config, newMAC func() (net.HardwareAddr,
 	var nics []nic
 	out := make(rpc.Networks, len(networks))
 	groups := map[string]int{}
+	if err := checkNetworks(networks); err != nil {
+		return nil, nil, err
+	}
+	macs := map[string]bool{}
 	for i, n := range networks {
-		switch n.Type {
-		case "", "manual", "dynamic":
-		case "vip":
-			return nil, nil, rpc.NotSupported("network %q is of type vip: this CPI has no floating addresses", n.Name)
-		default:
-			return nil, nil, rpc.NotSupported("network %q is of the unknown type %q: use manual or dynamic", n.Name, n.Type)
-		}
-		if n.Type != "dynamic" {
-			if err := checkAddress(n); err != nil {
-				return nil, nil, err
-			}
-		}
 		props, err := ParseNetworkProperties(n.Name, n.CloudProperties, c)
 		if err != nil {
 			return nil, nil, err
@@ -103,12 +98,12 @@ func planNICs(networks rpc.Networks, c *Config, newMAC func() (net.HardwareAddr,
 		at, shared := groups[n.NICGroup]
 		if n.NICGroup != "" && shared {
 			if nics[at].NetworkProperties != props {
-				return nil, nil, fmt.Errorf("networks %q and %q are in nic_group %q but differ in their cloud properties",
-					nics[at].Networks[0], n.Name, n.NICGroup)
+				return nil, nil, fmt.Errorf("network %q: is in nic_group %q with network %q, but their cloud_properties differ",
+					n.Name, n.NICGroup, nics[at].Networks[0])
 			}
 			nics[at].Networks = append(nics[at].Networks, n.Name)
 		} else {
-			mac, err := newMAC()
+			mac, err := unusedMAC(newMAC, macs)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -129,17 +124,20 @@ func planNICs(networks rpc.Networks, c *Config, newMAC func() (net.HardwareAddr,
 	return nics, out, nil
 }
 
-func checkAddress(n rpc.Network) error {
-	if n.IP == "" {
-		return nil
+// unusedMAC returns a MAC that no other NIC of the VM has: the agent tells NICs
+// apart by nothing else.
+func unusedMAC(newMAC func() (net.HardwareAddr, error), used map[string]bool) (net.HardwareAddr, error) {
+	for range 100 {
+		mac, err := newMAC()
+		if err != nil {
+			return nil, err
+		}
+		if !used[mac.String()] {
+			used[mac.String()] = true
+			return mac, nil
+		}
 	}
-	if net.ParseIP(n.IP) == nil {
-		return fmt.Errorf("network %q: ip %q is no IP address", n.Name, n.IP)
-	}
-	if n.Gateway != "" && net.ParseIP(n.Gateway) == nil {
-		return fmt.Errorf("network %q: gateway %q is no IP address", n.Name, n.Gateway)
-	}
-	return nil
+	return nil, errors.New("no MAC address that the VM does not have already")
 }
 
 // agentNetwork returns the network as the agent gets it: everything the Director

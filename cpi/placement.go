@@ -19,9 +19,14 @@ type refusal struct {
 
 func (r refusal) String() string { return r.name + ": " + r.reason }
 
+// joinRefusals renders refusals on one line, a reason of some length only once.
 func joinRefusals(list []refusal) string {
+	const short = 24
 	texts := make([]string, len(list))
 	for i, r := range list {
+		if len(r.reason) > short && slices.ContainsFunc(list[:i], func(earlier refusal) bool { return earlier.reason == r.reason }) {
+			r.reason = "the same"
+		}
 		texts[i] = r.String()
 	}
 	return strings.Join(texts, "; ")
@@ -52,7 +57,7 @@ func (m clusterNode) state() string {
 // planPlaces decides which nodes can serve a VM, the one with the most free
 // memory first, and why the others cannot. What no node can mend is an error.
 func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []diskHome) ([]place, []refusal, error) {
-	nodes, err := wantedNodes(v, p.Nodes)
+	nodes, err := wantedNodes(v, p.source("nodes"), p.Nodes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,11 +65,11 @@ func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []
 	for _, t := range templates {
 		rootSize = max(rootSize, t.size)
 	}
-	if err := checkStorages(v, "root_disk", p.RootDisk.Storage); err != nil {
+	if err := checkStorages(v, p.source("root_disk.storage", "storage"), p.RootDisk.Storage); err != nil {
 		return nil, nil, err
 	}
 	if p.EphemeralDisk.Size > 0 {
-		if err := checkStorages(v, "ephemeral_disk", p.EphemeralDisk.Storage); err != nil {
+		if err := checkStorages(v, p.source("ephemeral_disk.storage", "storage"), p.EphemeralDisk.Storage); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -86,8 +91,9 @@ func (c *CPI) planPlaces(v *view, p VMProperties, templates []template, homes []
 	return places, refused, nil
 }
 
-// wantedNodes returns the members that may hold the VM.
-func wantedNodes(v *view, names []string) ([]clusterNode, error) {
+// wantedNodes returns the members that may hold the VM. from says where the names
+// stand.
+func wantedNodes(v *view, from string, names []string) ([]clusterNode, error) {
 	if len(names) == 0 {
 		return v.nodes, nil
 	}
@@ -99,24 +105,25 @@ func wantedNodes(v *view, names []string) ([]clusterNode, error) {
 			for i, n := range v.nodes {
 				members[i] = n.name
 			}
-			return nil, rpc.CloudError("nodes: %q is no member of the cluster, which has %s", name, strings.Join(members, ", "))
+			return nil, rpc.CloudError("%s: %q is no member of the cluster, which has %s", from, name, strings.Join(members, ", "))
 		}
 		out = append(out, m)
 	}
 	return out, nil
 }
 
-// checkStorages finds what is wrong with storages on every node alike.
-func checkStorages(v *view, what string, names []string) error {
+// checkStorages finds what is wrong with storages on every node alike. from says
+// where the names stand.
+func checkStorages(v *view, from string, names []string) error {
 	for _, name := range names {
 		s, ok := v.storeOf(name)
 		if !ok {
 			return rpc.CloudError("%s: storage %q does not exist, or the API token has neither Datastore.Audit nor Datastore.AllocateSpace on /storage/%s",
-				what, name, name)
+				from, name, name)
 		}
 		if !slices.Contains(s.content, "images") {
 			return rpc.CloudError("%s: storage %q cannot hold disk images: its content is %s; choose another or add images to it",
-				what, name, cmp.Or(strings.Join(s.content, ", "), "empty"))
+				from, name, cmp.Or(strings.Join(s.content, ", "), "empty"))
 		}
 	}
 	return nil

@@ -108,6 +108,9 @@ func apiCalls() []apiCall {
 // by path: all that its calls take and nothing more. An empty Pool gives the
 // rights on /vms.
 //
+// A token with privilege separation, which is what PVE makes by default, may do
+// only what its user may do too: grant the rights to both.
+//
 // With Sys.Audit on /nodes besides, which is no need, the placement of VMs knows
 // the memory and the CPUs of the nodes; without it, nodes with fewer guests come
 // first.
@@ -183,12 +186,19 @@ func storagePaths(ids ...string) []string {
 	return out
 }
 
-// Privileges returns what the API token needs for this configuration. Storages
-// that are found on the cluster because the configuration names none are missing
-// in it.
-func (c *CPI) Privileges() []Privilege {
-	return Privileges(PrivilegeScope{
-		Pool: c.cfg.Pool, ImageStorages: union(c.cfg.Storage, c.cfg.DiskStorage),
-		ISOStorage: c.cfg.ISOStorage, ImportStorage: c.cfg.ImportStorage, Bridges: []string{c.cfg.Bridge},
-	})
+// Privileges returns what the API token needs for this configuration: that of
+// [Config.PrivilegeScope].
+func (c *CPI) Privileges() []Privilege { return Privileges(c.cfg.PrivilegeScope()) }
+
+// PrivilegeScope returns what a CPI with the configuration works with. An
+// iso_storage or import_storage that is not configured is found on the cluster when
+// it is needed; in its place stands a name in angle brackets, "<iso_storage, not
+// configured>". Storages, pools, bridges and vnets that the cloud properties name are
+// not in the scope.
+func (c *Config) PrivilegeScope() PrivilegeScope {
+	found := func(key string) string { return "<" + key + ", not configured>" }
+	return PrivilegeScope{
+		Pool: c.Pool, ImageStorages: union(c.Storage, c.DiskStorage), Bridges: []string{c.Bridge},
+		ISOStorage: cmp.Or(c.ISOStorage, found("iso_storage")), ImportStorage: cmp.Or(c.ImportStorage, found("import_storage")),
+	}
 }

@@ -11,7 +11,10 @@ import (
 // MiB. Numbers and booleans are JSON numbers and booleans, never quoted. null
 // and "" mean "not given". Unknown keys are refused with the nearest known one.
 // A list is an array, or an object {"name": true|false} whose entries VM
-// extensions can add to.
+// extensions can add to. In the tables below a dot in a key means nesting,
+// "configuration" as a default the key of the same name in [Config] (for the
+// storage of a disk, disk_storage), and "true if thin" that it depends on the
+// storage: [DriveOptions].
 
 // A Disk says how large a disk of a VM is and where it goes.
 type Disk struct {
@@ -26,23 +29,27 @@ type Disk struct {
 // VMProperties are the cloud properties of a VM type, merged with those of the
 // VM extensions and of the AZ by the Director.
 //
-//	key                     type              default            meaning
-//	nodes                   list              the configuration  candidates for placement
-//	storage                 text or list      the configuration  storage of the root and the ephemeral disk, in order of preference
-//	pool                    text              the configuration  resource pool
-//	cpu                     integer           1                  virtual CPUs, 1 to 512
-//	ram                     integer, MiB      1024               memory, at least 512
-//	root_disk.size          integer, MiB      the stemcell's     size of the system disk, at least the stemcell's
-//	root_disk.storage       text or list      storage            storage of the system disk
-//	ephemeral_disk.size     integer, MiB      10240              size of the ephemeral disk, at least 2048; 0 for none
-//	ephemeral_disk.storage  text or list      storage            storage of the ephemeral disk
-//	cpu_type                text              the configuration  CPU model
-//	start_on_boot           boolean           the configuration  whether the VM starts with its node
-//	tags                    map of texts      none               extra tags, added to those of the configuration
-//	discard, iothread       boolean           see [DriveOptions] drive options
-//	ssd                     boolean           false              cannot be true: virtio drives have no such flag
-//	cache                   text              none               none, directsync, writethrough, writeback, unsafe
-//	limits.*                integer           none               read_iops, write_iops, read_mbps, write_mbps
+//	key                     type            default        meaning
+//	nodes                   list            configuration  candidates for placement
+//	storage                 string or list  configuration  storage of the root and the ephemeral disk, in order of preference
+//	pool                    string          configuration  resource pool
+//	cpu                     integer         1              virtual CPUs, 1 to 512
+//	ram                     integer, MiB    1024           memory, at least 512
+//	root_disk.size          integer, MiB    stemcell's     size of the system disk, at least the stemcell's
+//	root_disk.storage       string or list  storage        storage of the system disk
+//	ephemeral_disk.size     integer, MiB    10240          size of the ephemeral disk, at least 2048; 0 for none
+//	ephemeral_disk.storage  string or list  storage        storage of the ephemeral disk
+//	cpu_type                string          configuration  CPU model
+//	start_on_boot           boolean         configuration  whether the VM starts with its node
+//	tags                    map of strings  none           extra tags, added to those of the configuration
+//	discard                 boolean         true if thin   pass the guest's trims on; by default where the storage is thin
+//	iothread                boolean         true           give the drive a thread of its own
+//	ssd                     boolean         false          cannot be true: virtio drives have no such flag
+//	cache                   string          none           none, directsync, writethrough, writeback, unsafe
+//	limits.read_iops        integer         none           throttle of the drive: reads per second
+//	limits.write_iops       integer         none           writes per second
+//	limits.read_mbps        integer         none           megabytes read per second
+//	limits.write_mbps       integer         none           megabytes written per second
 type VMProperties struct {
 	Nodes         []string
 	Pool          string
@@ -55,27 +62,34 @@ type VMProperties struct {
 	Tags          map[string]string
 	Drive         DriveOptions
 
-	// own are the keys that the VM gave itself, for the log.
+	// own are the keys that the VM gave itself.
 	own []string
 }
 
 // DiskProperties are the cloud properties of a disk type.
 //
-//	key                type          default            meaning
-//	storage            text or list  the configuration  where the disk is made, in order of preference
-//	format             text          the storage's own  raw or qcow2; fixed for the life of the disk
-//	tags               map of texts  none               extra tags, added to those of the configuration
-//	discard, iothread  boolean       see [DriveOptions] drive options
-//	ssd                boolean       false              cannot be true: virtio drives have no such flag
-//	cache              text          none               none, directsync, writethrough, writeback, unsafe
-//	limits.*           integer       none               read_iops, write_iops, read_mbps, write_mbps
-//	name               text          none               label that the Director gives a dynamic disk
+//	key                type            default        meaning
+//	storage            string or list  configuration  where the disk is made, in order of preference
+//	format             string          storage's own  raw or qcow2; fixed for the life of the disk
+//	tags               map of strings  none           extra tags, added to those of the configuration
+//	discard            boolean         true if thin   pass the guest's trims on; by default where the storage is thin
+//	iothread           boolean         true           give the drive a thread of its own
+//	ssd                boolean         false          cannot be true: virtio drives have no such flag
+//	cache              string          none           none, directsync, writethrough, writeback, unsafe
+//	limits.read_iops   integer         none           throttle of the drive: reads per second
+//	limits.write_iops  integer         none           writes per second
+//	limits.read_mbps   integer         none           megabytes read per second
+//	limits.write_mbps  integer         none           megabytes written per second
+//	name               string          none           label that the Director gives a dynamic disk
 type DiskProperties struct {
 	Storage []string
 	Format  string
 	Tags    map[string]string
 	Drive   DriveOptions
 	Name    string
+
+	// storageFrom says which key Storage comes from.
+	storageFrom string
 }
 
 // DriveOptions are the options of a drive that stay with it over detaching and
@@ -121,7 +135,10 @@ const (
 // ParseVMProperties reads the cloud properties of a VM. The warnings are for the
 // log: what is allowed and yet probably not what was meant.
 func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings []string, err error) {
-	r := newObjectReader("the cloud properties of the VM", raw)
+	return readVMProperties(newObjectReader(placeProperties, raw), c)
+}
+
+func readVMProperties(r *objectReader, c *Config) (p VMProperties, warnings []string, err error) {
 	p = VMProperties{
 		Nodes: c.Nodes, Pool: c.Pool, CPU: 1, RAM: defaultRAM, CPUType: c.CPUType, StartOnBoot: c.StartOnBoot,
 		RootDisk: Disk{Storage: c.Storage}, EphemeralDisk: Disk{Size: defaultEphemeral, Storage: c.Storage},
@@ -134,20 +151,20 @@ func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings
 	if v := r.integer("cpu", 1, 512); v != nil {
 		p.CPU = int(*v)
 	}
-	if v := r.integer("ram", minRAM, maxMiB); v != nil {
+	if v := r.mebibytesOf("ram", minRAM); v != nil {
 		p.RAM = *v
 	}
 	root := r.object("root_disk")
-	if v := root.integer("size", 1, maxMiB); v != nil {
+	if v := root.mebibytesOf("size", 1); v != nil {
 		p.RootDisk.Size = *v
 	}
 	set(&p.RootDisk.Storage, root.names("storage", true))
 	root.refuseUnknown()
 	eph := r.object("ephemeral_disk")
-	if v := eph.integer("size", 0, maxMiB); v != nil {
+	if v := eph.mebibytesOf("size", 0); v != nil {
 		p.EphemeralDisk.Size = *v
 		if *v > 0 && *v < minEphemeral {
-			eph.fail("size", "must be at least %d MiB, or 0 for no ephemeral disk, not %d", minEphemeral, *v)
+			eph.fail("size", "must be at least %d MiB, or 0 for no ephemeral disk, got %d", minEphemeral, *v)
 		}
 	}
 	set(&p.EphemeralDisk.Storage, eph.names("storage", true))
@@ -172,6 +189,9 @@ func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings
 		warnings = append(warnings, fmt.Sprintf(
 			"ephemeral_disk.size %d MiB is less than twice ram %d MiB: the agent's swap takes up to half of the disk", p.EphemeralDisk.Size, p.RAM))
 	}
+	if w := rewrittenTags(p.Tags); w != "" {
+		warnings = append(warnings, w)
+	}
 	if p.CPUType == "host" {
 		warnings = append(warnings, `cpu_type "host" ties the VM to nodes with the same CPU model: it cannot move live in a mixed cluster`)
 	}
@@ -183,9 +203,17 @@ func ParseVMProperties(raw json.RawMessage, c *Config) (p VMProperties, warnings
 
 // ParseDiskProperties reads the cloud properties of a persistent disk.
 func ParseDiskProperties(raw json.RawMessage, c *Config) (DiskProperties, error) {
-	r := newObjectReader("the cloud properties of the disk", raw)
-	p := DiskProperties{Storage: c.DiskStorage}
-	set(&p.Storage, r.names("storage", true))
+	return readDiskProperties(newObjectReader(placeProperties, raw), c)
+}
+
+func readDiskProperties(r *objectReader, c *Config) (DiskProperties, error) {
+	p := DiskProperties{Storage: c.DiskStorage, storageFrom: keyPlace(configPlace, "disk_storage")}
+	if slices.Equal(c.DiskStorage, c.Storage) {
+		p.storageFrom = keyPlace(configPlace, "storage")
+	}
+	if list := r.names("storage", true); len(list) > 0 {
+		p.Storage, p.storageFrom = list, keyPlace(placeProperties, "storage")
+	}
 	p.Format = r.choice("format", "raw", "qcow2")
 	p.Tags = mergeTags(c.Tags, r.tags("tags"))
 	p.Drive = r.drive()
@@ -240,6 +268,17 @@ func mergeTags(base, more map[string]string) map[string]string {
 		out[k] = v
 	}
 	return out
+}
+
+// source says which key something comes from: the first of keys that the VM gave
+// itself, else the last of them in the configuration.
+func (p VMProperties) source(keys ...string) string {
+	for _, key := range keys {
+		if slices.Contains(p.own, key) {
+			return keyPlace(placeProperties, key)
+		}
+	}
+	return keyPlace(configPlace, keys[len(keys)-1])
 }
 
 // String says in one line what was decided and where it comes from, for the log:

@@ -2,10 +2,12 @@ package cpi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +16,8 @@ import (
 // A KeyError says that a key of the configuration or of the cloud properties is
 // wrong, and what to do about it. It never quotes the value of a secret key.
 type KeyError struct {
-	// Place says whose key it is, for example "the CPI configuration".
+	// Place says whose key it is: "the CPI configuration", "the context of the
+	// request", "cloud_properties", or the latter of a network.
 	Place string
 	// Key is the key, with dots between the levels.
 	Key     string
@@ -22,7 +25,20 @@ type KeyError struct {
 }
 
 // Error implements error.
-func (e *KeyError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Place, e.Key, e.Problem) }
+func (e *KeyError) Error() string { return keyPlace(e.Place, e.Key) + ": " + e.Problem }
+
+// placeProperties is the place of cloud properties, which every caller knows by
+// this name.
+const placeProperties = "cloud_properties"
+
+// keyPlace says where a key stands, as every message about one does:
+// "the CPI configuration: nodes", "cloud_properties root_disk.storage".
+func keyPlace(place, key string) string {
+	if strings.HasSuffix(place, placeProperties) {
+		return place + " " + key
+	}
+	return place + ": " + key
+}
 
 // keyErrors renders several problems on one line, because an error message ends
 // up as one line of a task log.
@@ -54,6 +70,8 @@ type objectReader struct {
 	// secret keeps values out of the messages.
 	secret map[string]bool
 	errs   *keyErrors
+	// notice is told of every key that is asked for, in tests.
+	notice func(key string)
 }
 
 // newObjectReader reads the object raw. Nothing, null and "" read like {}.
@@ -67,11 +85,11 @@ func newObjectReader(place string, raw json.RawMessage) *objectReader {
 
 func (r *objectReader) decode(raw json.RawMessage) {
 	if jsonKind(raw) != "an object" {
-		*r.errs = append(*r.errs, fmt.Errorf("%s must be a JSON object, not %s", strings.TrimSuffix(r.place+": "+r.prefix, ": "), jsonKind(raw)))
+		*r.errs = append(*r.errs, fmt.Errorf("%s: must be an object, got %s", r.place, jsonKind(raw)))
 		return
 	}
 	if err := json.Unmarshal(raw, &r.fields); err != nil {
-		*r.errs = append(*r.errs, fmt.Errorf("%s is not valid JSON", r.place))
+		*r.errs = append(*r.errs, fmt.Errorf("%s: is not valid JSON", r.place))
 	}
 }
 
@@ -82,6 +100,9 @@ func (r *objectReader) fail(key, format string, args ...any) {
 // take returns the value of a key, or nil when it is not given.
 func (r *objectReader) take(key string) json.RawMessage {
 	r.asked = append(r.asked, key)
+	if r.notice != nil {
+		r.notice(r.prefix + key)
+	}
 	if raw := r.fields[key]; given(raw) {
 		return raw
 	}
@@ -122,17 +143,17 @@ func (r *objectReader) finish() error {
 func (r *objectReader) refuseUnknown() {
 	for _, key := range sortedKeys(r.fields) {
 		if !r.knows(key) {
-			r.fail(key, "unknown key: %s", suggest(key, r.asked))
+			r.fail(key, "unknown key: %s", cmp.Or(r.nesting(key), suggest(key, r.asked)))
 		}
 	}
 }
 
 // object reads a nested object.
 func (r *objectReader) object(key string) *objectReader {
-	sub := &objectReader{place: r.place, prefix: r.prefix + key + ".", errs: r.errs}
+	sub := &objectReader{place: r.place, prefix: r.prefix + key + ".", errs: r.errs, notice: r.notice}
 	if raw := r.take(key); raw != nil {
 		if kind := jsonKind(raw); kind != "an object" {
-			r.fail(key, "must be an object, not %s", r.show(key, raw))
+			r.fail(key, "must be an object, got %s", r.show(key, raw))
 			return sub
 		}
 		sub.decode(raw)
@@ -145,11 +166,20 @@ func (r *objectReader) show(key string, raw json.RawMessage) string {
 	if r.secret[key] {
 		return jsonKind(raw)
 	}
+	return shown(raw)
+}
+
+// shown renders a value that is no secret for a message.
+func shown(raw json.RawMessage) string {
 	var text bytes.Buffer
-	if json.Compact(&text, raw) != nil || text.Len() > 80 {
-		return jsonKind(raw)
+	kind := jsonKind(raw)
+	switch {
+	case json.Compact(&text, raw) != nil || text.Len() > 80:
+		return kind
+	case kind == "a number" || kind == "a boolean":
+		return text.String()
 	}
-	return jsonKind(raw) + " " + text.String()
+	return strings.Replace(kind, "a string", "the string", 1) + " " + text.String()
 }
 
 func (r *objectReader) text(key string) string {
@@ -158,13 +188,13 @@ func (r *objectReader) text(key string) string {
 		return ""
 	}
 	var s string
-	if jsonKind(raw) != "a text" || json.Unmarshal(raw, &s) != nil {
-		r.fail(key, "must be a text, not %s", r.show(key, raw))
+	if jsonKind(raw) != "a string" || json.Unmarshal(raw, &s) != nil {
+		r.fail(key, "must be a string, got %s", r.show(key, raw))
 	}
 	return s
 }
 
-// name reads a text that PVE uses as an identifier.
+// name reads a string that PVE uses as an identifier.
 func (r *objectReader) name(key string) string {
 	s := r.text(key)
 	if s != "" && !isName(s) {
@@ -189,7 +219,7 @@ func (r *objectReader) pool(key string) string {
 func (r *objectReader) choice(key string, values ...string) string {
 	s := r.text(key)
 	if s != "" && !slices.Contains(values, s) {
-		r.fail(key, "%s is none of %s", strconv.Quote(s), strings.Join(values, ", "))
+		r.fail(key, "must be one of %[2]s, got %[1]s", strconv.Quote(s), strings.Join(values, ", "))
 		return ""
 	}
 	return s
@@ -203,10 +233,10 @@ func (r *objectReader) boolean(key string) *bool {
 	var b bool
 	if jsonKind(raw) != "a boolean" || json.Unmarshal(raw, &b) != nil {
 		hint := ""
-		if jsonKind(raw) == "a text" {
+		if jsonKind(raw) == "a string" {
 			hint = ": write true or false without quotes"
 		}
-		r.fail(key, "must be true or false, not %s%s", r.show(key, raw), hint)
+		r.fail(key, "must be true or false, got %s%s", r.show(key, raw), hint)
 		return nil
 	}
 	return &b
@@ -218,25 +248,58 @@ func (r *objectReader) integer(key string, least, most int64) *int64 {
 	if raw == nil {
 		return nil
 	}
-	var n int64
-	if jsonKind(raw) != "a number" || json.Unmarshal(raw, &n) != nil {
+	n, ok := wholeNumber(raw)
+	if !ok {
 		hint := ""
-		if jsonKind(raw) == "a text" {
+		if jsonKind(raw) == "a string" {
 			hint = ": write the number without quotes"
 		}
-		r.fail(key, "must be a whole number, not %s%s", r.show(key, raw), hint)
+		r.fail(key, "must be a whole number, got %s%s", r.show(key, raw), hint)
 		return nil
 	}
 	if n < least || n > most {
-		r.fail(key, "must be from %d to %d, not %d", least, most, n)
+		r.fail(key, "must be from %d to %d, got %d", least, most, n)
 		return nil
 	}
 	return &n
 }
 
+// mebibytesOf reads a size in MiB, of at least so much.
+func (r *objectReader) mebibytesOf(key string, least int64) *int64 {
+	raw := r.take(key)
+	if raw == nil {
+		return nil
+	}
+	if n, ok := wholeNumber(raw); ok && (n < least || n > maxMiB) {
+		limit, bound := "at least", least
+		if n > least {
+			limit, bound = "at most", maxMiB
+		}
+		r.fail(key, "must be %s %d MiB, got %d", limit, bound, n)
+		return nil
+	}
+	return r.integer(key, least, maxMiB)
+}
+
+// wholeNumber reads an integer. Some writers of JSON make 1024.0 of 1024.
+func wholeNumber(raw json.RawMessage) (int64, bool) {
+	if jsonKind(raw) != "a number" {
+		return 0, false
+	}
+	var n int64
+	if json.Unmarshal(raw, &n) == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(string(bytes.TrimSpace(raw)), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
+}
+
 // names reads a list of identifiers: an array, or an object of booleans such as
 // {"a": true, "b": false}, which lets VM extensions add to a list where the
-// Director would replace an array. With single, one text is a list too.
+// Director would replace an array. With single, one string is a list too.
 func (r *objectReader) names(key string, single bool) []string {
 	raw := r.take(key)
 	if raw == nil {
@@ -264,7 +327,7 @@ func readNames(raw json.RawMessage, single bool) (out []string, problem string) 
 		}
 	}
 	switch kind := jsonKind(raw); {
-	case kind == "a text" && single:
+	case kind == "a string" && single:
 		var s string
 		_ = json.Unmarshal(raw, &s)
 		add(s)
@@ -274,7 +337,7 @@ func readNames(raw json.RawMessage, single bool) (out []string, problem string) 
 		for _, e := range list {
 			s, ok := e.(string)
 			if !ok {
-				return nil, "must be a list of texts, but holds " + strings.TrimSpace(fmt.Sprintf("%v", e))
+				return nil, "must be a list of strings, but holds " + strings.TrimSpace(fmt.Sprintf("%v", e))
 			}
 			add(s)
 		}
@@ -289,16 +352,16 @@ func readNames(raw json.RawMessage, single bool) (out []string, problem string) 
 			}
 		}
 	default:
-		want := "a list of texts"
+		want := "a list of strings"
 		if single {
-			want = "a text or a list of texts"
+			want = "a string or a list of strings"
 		}
-		return nil, fmt.Sprintf("must be %s, not %s", want, kind)
+		return nil, fmt.Sprintf("must be %s, got %s", want, kind)
 	}
 	return out, problem
 }
 
-// texts reads a map of texts.
+// texts reads a map of strings.
 func (r *objectReader) texts(key string) map[string]string {
 	sub := r.object(key)
 	var out map[string]string
@@ -308,8 +371,8 @@ func (r *objectReader) texts(key string) map[string]string {
 			continue
 		}
 		var s string
-		if jsonKind(raw) != "a text" || json.Unmarshal(raw, &s) != nil {
-			sub.fail(k, "must be a text, not %s: put it in quotes", sub.show(k, raw))
+		if jsonKind(raw) != "a string" || json.Unmarshal(raw, &s) != nil {
+			sub.fail(k, "must be a string, got %s: put it in quotes", sub.show(k, raw))
 			continue
 		}
 		if out == nil {
@@ -340,7 +403,7 @@ func jsonKind(raw json.RawMessage) string {
 	case 'n':
 		return "null"
 	case '"':
-		return "a text"
+		return "a string"
 	case 't', 'f':
 		return "a boolean"
 	case '[':
@@ -383,6 +446,24 @@ func orderedFields(raw json.RawMessage) []jsonField {
 	return out
 }
 
+// doubledKey returns a key that stands twice in one object of a valid JSON text,
+// with dots between the levels, or "". Readers of JSON take the last one, which
+// may not be the one that was meant.
+func doubledKey(text []byte) string {
+	fields := orderedFields(text)
+	seen := map[string]bool{}
+	for _, f := range fields {
+		if seen[f.key] {
+			return f.key
+		}
+		seen[f.key] = true
+		if inner := doubledKey(f.value); inner != "" {
+			return f.key + "." + inner
+		}
+	}
+	return ""
+}
+
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -406,7 +487,17 @@ func isName(s string) bool {
 	return true
 }
 
-// suggest names the known key that is meant by an unknown one, or all of them
+// nesting says how to write a key with dots between its levels, as the keys are
+// documented, or "".
+func (r *objectReader) nesting(key string) string {
+	top, rest, dotted := strings.Cut(key, ".")
+	if !dotted || !slices.Contains(r.asked, top) {
+		return ""
+	}
+	return fmt.Sprintf("a dot stands for nesting: write {%q: {%q: …}}", top, rest)
+}
+
+// suggest says which known key is meant by an unknown one, or names all of them
 // when none is near.
 func suggest(key string, known []string) string {
 	// What other clouds and PVE itself call these.
@@ -430,11 +521,13 @@ func suggest(key string, known []string) string {
 	return "the known keys are " + strings.Join(slices.Compact(all), ", ")
 }
 
-// nearest returns the known key that a slip of the pen turns into key, or "".
+// nearest returns the known key that a slip of the pen turns into key, or "". Of
+// short words any two are near, so one slip is allowed for every four letters.
 func nearest(key string, known []string) string {
-	best, distance := "", len(key)/3+2
+	best, distance := "", 0
 	for _, k := range known {
-		if d := editDistance(strings.ToLower(key), k); d < distance {
+		d := editDistance(strings.ToLower(key), k)
+		if d <= max(1, min(len(key), len(k))/4) && (best == "" || d < distance) {
 			best, distance = k, d
 		}
 	}

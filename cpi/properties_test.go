@@ -58,6 +58,15 @@ func TestVMProperties(t *testing.T) {
 			func(p *VMProperties) { p.CPU, p.RAM, p.RootDisk.Size, p.EphemeralDisk.Size = 512, 4096, 8192, 4096 },
 			[]string{"ephemeral_disk.size 4096 MiB is less than twice ram 4096 MiB"},
 		},
+		{
+			"whole numbers in another form", `{}`, `{"cpu":2.0,"ram":4e3}`,
+			func(p *VMProperties) { p.CPU, p.RAM = 2, 4000 }, nil,
+		},
+		{
+			"tags that read otherwise", `{"tags":{"cost":"a"}}`, `{"tags":{"Größe X":"1","team":"A b"}}`,
+			func(p *VMProperties) { p.Tags = map[string]string{"cost": "a", "Größe X": "1", "team": "A b"} },
+			[]string{`"Größe X": "1" becomes gr-e-x-1, "team": "A b" becomes team-a-b`},
+		},
 		{"no ephemeral disk", `{}`, `{"ephemeral_disk":{"size":0}}`, func(p *VMProperties) { p.EphemeralDisk.Size = 0 }, nil},
 		{
 			"one storage for both", `{}`, `{"storage":"ceph"}`,
@@ -131,49 +140,49 @@ func TestPropertyRefusals(t *testing.T) {
 		text  string
 		want  string
 	}{
-		{"quoted ram", vm, `{"ram":"4096"}`, `the cloud properties of the VM: ram: must be a whole number, not a text "4096": write the number without quotes`},
-		{"ram of a word", vm, `{"ram":true}`, `ram: must be a whole number, not a boolean true`},
-		{"too little ram", vm, `{"ram":511}`, "ram: must be from 512 to"},
-		{"no cpu", vm, `{"cpu":0}`, "cpu: must be from 1 to 512, not 0"},
-		{"too many cpus", vm, `{"cpu":513}`, "cpu: must be from 1 to 512, not 513"},
-		{"fraction of a cpu", vm, `{"cpu":0.5}`, "cpu: must be a whole number, not a number 0.5"},
+		{"quoted ram", vm, `{"ram":"4096"}`, `cloud_properties ram: must be a whole number, got the string "4096": write the number without quotes`},
+		{"ram of a word", vm, `{"ram":true}`, `ram: must be a whole number, got true`},
+		{"too little ram", vm, `{"ram":511}`, "ram: must be at least 512 MiB, got 511"},
+		{"no cpu", vm, `{"cpu":0}`, "cpu: must be from 1 to 512, got 0"},
+		{"too many cpus", vm, `{"cpu":513}`, "cpu: must be from 1 to 512, got 513"},
+		{"fraction of a cpu", vm, `{"cpu":0.5}`, "cpu: must be a whole number, got 0.5"},
 		{"a slip", vm, `{"rma":4096}`, `rma: unknown key: did you mean "ram"?`},
 		{"another word", vm, `{"memory":4096}`, `memory: unknown key: did you mean "ram"?`},
 		{"another word for cpu", vm, `{"cores":2}`, `cores: unknown key: did you mean "cpu"?`},
 		{"a slip in a level", vm, `{"root_disk":{"szie":1}}`, `root_disk.szie: unknown key: did you mean "size"?`},
-		{"a level that is a number", vm, `{"ephemeral_disk":10240}`, "ephemeral_disk: must be an object, not a number 10240"},
-		{"a small ephemeral disk", vm, `{"ephemeral_disk":{"size":2047}}`, "ephemeral_disk.size: must be at least 2048 MiB, or 0 for no ephemeral disk, not 2047"},
-		{"a negative ephemeral disk", vm, `{"ephemeral_disk":{"size":-1}}`, "ephemeral_disk.size: must be from 0"},
-		{"a root disk of nothing", vm, `{"root_disk":{"size":0}}`, "root_disk.size: must be from 1"},
-		{"storage of numbers", vm, `{"storage":[1]}`, "storage: must be a list of texts, but holds 1"},
+		{"a level that is a number", vm, `{"ephemeral_disk":10240}`, "ephemeral_disk: must be an object, got 10240"},
+		{"a small ephemeral disk", vm, `{"ephemeral_disk":{"size":2047}}`, "ephemeral_disk.size: must be at least 2048 MiB, or 0 for no ephemeral disk, got 2047"},
+		{"a negative ephemeral disk", vm, `{"ephemeral_disk":{"size":-1}}`, "ephemeral_disk.size: must be at least 0 MiB, got -1"},
+		{"a root disk of nothing", vm, `{"root_disk":{"size":0}}`, "root_disk.size: must be at least 1 MiB, got 0"},
+		{"storage of numbers", vm, `{"storage":[1]}`, "storage: must be a list of strings, but holds 1"},
 		{"no storage", vm, `{"storage":{"a":false}}`, "storage: names nothing"},
-		{"nodes in one text", vm, `{"nodes":"n1,n2"}`, "nodes: must be a list of texts, not a text"},
+		{"nodes in one text", vm, `{"nodes":"n1,n2"}`, "nodes: must be a list of strings, got a string"},
 		{"a pattern", vm, `{"nodes":["n*"]}`, `nodes: "n*" is not a name`},
-		{"a pool that is a list", vm, `{"pool":["a"]}`, `pool: must be a text, not an array ["a"]`},
+		{"a pool that is a list", vm, `{"pool":["a"]}`, `pool: must be a string, got an array ["a"]`},
 		{"a pool with a way out", vm, `{"pool":"a/../b"}`, `pool: "a/../b" is not the name of a pool`},
 		{"a pool that begins with a slash", vm, `{"pool":"/a"}`, `pool: "/a" is not the name of a pool`},
 		{"a storage with a path", vm, `{"storage":"a/b"}`, `storage: "a/b" is not a name`},
 		{"ssd", vm, `{"ssd":true}`, "ssd: cannot be true"},
-		{"an unknown cache", vm, `{"cache":"fast"}`, `cache: "fast" is none of none, directsync`},
+		{"an unknown cache", vm, `{"cache":"fast"}`, `cache: must be one of none, directsync, writethrough, writeback, unsafe, got "fast"`},
 		{"a limit of nothing", vm, `{"limits":{"read_iops":0}}`, "limits.read_iops: must be from 1"},
 		{"an unknown limit", vm, `{"limits":{"iops":1}}`, `limits.iops: unknown key`},
-		{"tags of numbers", vm, `{"tags":{"a":1}}`, "tags.a: must be a text, not a number 1: put it in quotes"},
+		{"tags of numbers", vm, `{"tags":{"a":1}}`, "tags.a: must be a string, got 1: put it in quotes"},
 		{"tags as a list", vm, `{"tags":["a"]}`, "tags: must be an object"},
 		{"an ownership tag", vm, `{"tags":{"disk":"abc"}}`, "tags.disk: cannot be a tag"},
 		{"a later key", vm, `{"ha":true}`, "ha: is not supported yet"},
 		{"security groups", vm, `{"security_groups":["a"]}`, "security_groups: is not supported yet"},
 		{"anti-affinity", vm, `{"anti_affinity":"soft"}`, "anti_affinity: is not supported yet"},
-		{"no object", vm, `[]`, "the cloud properties of the VM must be a JSON object, not an array"},
-		{"an unknown format", disk, `{"format":"vmdk"}`, `the cloud properties of the disk: format: "vmdk" is none of raw, qcow2`},
+		{"no object", vm, `[]`, "cloud_properties: must be an object, got an array"},
+		{"an unknown format", disk, `{"format":"vmdk"}`, `cloud_properties format: must be one of raw, qcow2, got "vmdk"`},
 		{"a disk with ram", disk, `{"ram":1}`, "ram: unknown key"},
 		{"an encrypted disk", disk, `{"encrypted":true}`, "encrypted: is not supported yet"},
-		{"a disk size", disk, `{"storage":7}`, "storage: must be a text or a list of texts, not a number"},
-		{"vlan zero", network, `{"vlan":0}`, `the cloud properties of network "default": vlan: must be from 1 to 4094, not 0`},
-		{"vlan beyond", network, `{"vlan":4095}`, "vlan: must be from 1 to 4094, not 4095"},
-		{"vlan quoted", network, `{"vlan":"5"}`, `vlan: must be a whole number, not a text "5"`},
+		{"a disk size", disk, `{"storage":7}`, "storage: must be a string or a list of strings, got a number"},
+		{"vlan zero", network, `{"vlan":0}`, `network "default": cloud_properties vlan: must be from 1 to 4094, got 0`},
+		{"vlan beyond", network, `{"vlan":4095}`, "vlan: must be from 1 to 4094, got 4095"},
+		{"vlan quoted", network, `{"vlan":"5"}`, `vlan: must be a whole number, got the string "5"`},
 		{"mtu small", network, `{"mtu":575}`, "mtu: must be from 576 to 65520, or 1"},
 		{"mtu large", network, `{"mtu":65521}`, "mtu: must be from 1 to 65520"},
-		{"mtu on e1000", network, `{"mtu":1500,"model":"e1000"}`, "mtu: needs model virtio, not e1000"},
+		{"mtu on e1000", network, `{"mtu":1500,"model":"e1000"}`, "mtu: needs model virtio, got e1000"},
 		{"bridge and vnet", network, `{"bridge":"vmbr0","vnet":"v1"}`, "vnet: stands beside bridge"},
 		{"vlan and vnet", network, `{"vlan":5,"vnet":"v1"}`, "vlan: stands beside vnet"},
 		{"a slip in a network", network, `{"brigde":"vmbr0"}`, `brigde: unknown key: did you mean "bridge"?`},
@@ -195,10 +204,14 @@ func TestDiskProperties(t *testing.T) {
 
 	p, err := ParseDiskProperties(json.RawMessage(`{}`), c)
 	require.NoError(t, err)
+	assert.Equal(t, "the CPI configuration: disk_storage", p.storageFrom)
+	p.storageFrom = ""
 	assert.Equal(t, DiskProperties{Storage: []string{"d1", "d2"}, Tags: map[string]string{"a": "b"}}, p)
 
 	p, err = ParseDiskProperties(json.RawMessage(`{"storage":"x","format":"qcow2","discard":true,"name":"data","tags":{"c":"d"}}`), c)
 	require.NoError(t, err)
+	assert.Equal(t, "cloud_properties storage", p.storageFrom)
+	p.storageFrom = ""
 	assert.Equal(t, DiskProperties{
 		Storage: []string{"x"}, Format: "qcow2", Name: "data",
 		Tags: map[string]string{"a": "b", "c": "d"}, Drive: DriveOptions{Discard: new(true)},
@@ -206,6 +219,7 @@ func TestDiskProperties(t *testing.T) {
 
 	p, err = ParseDiskProperties(json.RawMessage(`{}`), testConfig(t))
 	require.NoError(t, err)
+	assert.Equal(t, "the CPI configuration: storage", p.storageFrom)
 	assert.Equal(t, []string{"fast"}, p.Storage, "without a storage for disks they go where VMs go")
 }
 

@@ -80,11 +80,11 @@ func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, 
 	defer cancel()
 	props := ParseStemcellProperties(cloudProperties)
 	if props.ImageID != "" {
-		return "", rpc.NotImplemented("create_stemcell: light stemcells (image_id %q) are not supported yet: use the full stemcell", props.ImageID)
+		return "", rpc.NotImplemented("light stemcells (image_id %q) are not supported yet: use the full stemcell", props.ImageID)
 	}
 	img, err := inspectImage(ctx, path)
 	if err != nil {
-		return "", badInput("create_stemcell", err)
+		return "", badInput(err)
 	}
 	cid := newStemcellCID(img.Digest)
 	c.sweep(ctx)
@@ -109,7 +109,7 @@ func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, 
 			return "", err
 		}
 		if try == edits {
-			return "", rpc.CloudError("create_stemcell: other calls delete the stemcell again and again: %w", err).OKToRetry(true)
+			return "", rpc.CloudError("other calls delete the stemcell again and again: %w", err).OKToRetry(true)
 		}
 		// Deleted just now, or replaced by another.
 		if err := pause(ctx, try); err != nil {
@@ -121,7 +121,7 @@ func (c *CPI) CreateStemcell(ctx context.Context, path string, cloudProperties, 
 // makeStemcell uploads the image and makes the templates that the preferred
 // storage needs: one, or one on each node when the storage is local to the nodes.
 func (c *CPI) makeStemcell(ctx context.Context, v *view, cid rpc.StemcellCID, img *image, props StemcellProperties) error {
-	if err := checkStorages(v, "storage", c.cfg.Storage); err != nil {
+	if err := checkStorages(v, keyPlace(configPlace, "storage"), c.cfg.Storage); err != nil {
 		return err
 	}
 	size := mebibytes(img.VirtualSize)
@@ -175,7 +175,7 @@ type stemcellTarget struct {
 // stemcellTargets decides where the templates of a new stemcell go, in batches
 // that can share an upload.
 func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
-	nodes, err := wantedNodes(v, c.cfg.Nodes)
+	nodes, err := wantedNodes(v, keyPlace(configPlace, "nodes"), c.cfg.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +204,9 @@ func (c *CPI) stemcellTargets(v *view, size int64) ([][]stemcellTarget, error) {
 	}
 	if len(all) == 0 {
 		if allFull(refused) {
-			return nil, rpc.NoDiskSpace("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused))
+			return nil, rpc.NoDiskSpace("no node can take the stemcell: %s", joinRefusals(refused))
 		}
-		return nil, rpc.CloudError("create_stemcell: no node can take the stemcell: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
+		return nil, rpc.CloudError("no node can take the stemcell: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
 	}
 	slices.SortStableFunc(all, func(a, b stemcellTarget) int {
 		return cmp.Or(cmp.Compare(b.place.free, a.place.free), cmp.Compare(a.place.node, b.place.node))

@@ -195,7 +195,7 @@ func (c *CPI) DeleteStemcell(ctx context.Context, cid rpc.StemcellCID) error {
 	ctx, cancel := c.within(ctx)
 	defer cancel()
 	if err := parseStemcellCID(cid); err != nil {
-		return badInput("delete_stemcell", err)
+		return badInput(err)
 	}
 	c.sweep(ctx)
 	v, err := c.look(ctx)

@@ -1,6 +1,7 @@
 package cpi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -104,6 +105,21 @@ func labelTags(labels map[string]string) []string {
 		}
 	}
 	return out
+}
+
+// rewrittenTags says which of an operator's labels become tags that read otherwise,
+// or "".
+func rewrittenTags(labels map[string]string) string {
+	var out []string
+	for _, key := range sortedKeys(labels) {
+		if tag := labelTag(key, labels[key]); tag != key+"-"+labels[key] {
+			out = append(out, fmt.Sprintf("%q: %q becomes %s", key, labels[key], tag))
+		}
+	}
+	if len(out) == 0 {
+		return ""
+	}
+	return "tags are of lower-case letters, digits and _ . + -: " + strings.Join(out, ", ")
 }
 
 // metadataTags returns the tags for the Director's metadata: what people filter

@@ -38,7 +38,7 @@ func (c *CPI) HasVM(ctx context.Context, vm rpc.VMCID) (bool, error) {
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return false, badInput("has_vm", err)
+		return false, badInput(err)
 	}
 	v, err := c.look(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (c *CPI) RebootVM(ctx context.Context, vm rpc.VMCID) error {
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return badInput("reboot_vm", err)
+		return badInput(err)
 	}
 	v, err := c.look(ctx)
 	if err != nil {
@@ -73,6 +73,7 @@ func (c *CPI) RebootVM(ctx context.Context, vm rpc.VMCID) error {
 	if running {
 		err := c.reboot(ctx, g)
 		if err == nil {
+			c.log.Printf("VM %s is restarted", cid)
 			return nil
 		}
 		if _, failed := errors.AsType[*pve.TaskError](err); !failed && !errors.Is(err, pve.ErrNotRunning) {
@@ -83,7 +84,9 @@ func (c *CPI) RebootVM(ctx context.Context, vm rpc.VMCID) error {
 			return c.explain(err, what, power)
 		}
 	}
-	err = c.start(ctx, g)
+	if err = c.start(ctx, g); err == nil {
+		c.log.Printf("VM %s is started", cid)
+	}
 	return c.explain(err, what, power)
 }
 
@@ -148,7 +151,7 @@ func (c *CPI) SetVMMetadata(ctx context.Context, vm rpc.VMCID, metadata rpc.Meta
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return badInput("set_vm_metadata", err)
+		return badInput(err)
 	}
 	v, err := c.look(ctx)
 	if err != nil {
@@ -242,7 +245,7 @@ func (c *CPI) changeTags(ctx context.Context, g guest, add, remove []string) err
 // CalculateVMCloudProperties implements [rpc.VMManager].
 func (c *CPI) CalculateVMCloudProperties(_ context.Context, want rpc.VMResources) (map[string]any, error) {
 	if want.CPU > 512 {
-		return nil, rpc.CloudError("calculate_vm_cloud_properties: %d CPUs are asked for, a VM can have at most 512", want.CPU)
+		return nil, rpc.CloudError("%d CPUs are asked for, a VM can have at most 512", want.CPU)
 	}
 	return map[string]any{
 		"cpu":            want.CPU,

@@ -36,7 +36,7 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 	defer cancel()
 	o, err := c.newOrder(req)
 	if err != nil {
-		return "", nil, badInput("create_vm", err)
+		return "", nil, badInput(err)
 	}
 	c.sweep(ctx)
 	v, err := c.look(ctx)
@@ -79,9 +79,9 @@ func (c *CPI) CreateVM(ctx context.Context, req rpc.CreateVMRequest) (rpc.VMCID,
 func noPlace(refused []refusal) error {
 	slices.SortStableFunc(refused, func(a, b refusal) int { return strings.Compare(a.name, b.name) })
 	if allFull(refused) {
-		return rpc.NoDiskSpace("create_vm: no node has the space for the VM's disks: %s", joinRefusals(refused))
+		return rpc.NoDiskSpace("no node has the space for the VM's disks: %s", joinRefusals(refused))
 	}
-	return rpc.VMCreationFailed("create_vm: no node can take the VM: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
+	return rpc.VMCreationFailed("no node can take the VM: %s", joinRefusals(refused)).OKToRetry(merged(refused).passes)
 }
 
 // creationFailed gives an error of create_vm the class by which the Director
@@ -95,7 +95,7 @@ func creationFailed(err error) error {
 
 // creationError is the outcome of create_vm when a node was tried in earnest.
 func (c *CPI) creationError(err error, untried bool) error {
-	err = c.explain(err, "create_vm")
+	err = c.explain(err, "")
 	e := rpc.ErrorOf(err)
 	switch e.Class() {
 	case rpc.ClassNoDiskSpace, rpc.ClassNotSupported, rpc.ClassNotImplemented, rpc.ClassCpiError:
@@ -135,18 +135,18 @@ func (c *CPI) newOrder(req rpc.CreateVMRequest) (*order, error) {
 		return nil, err
 	}
 	if most := slotLast - slotPersistent + 1; len(req.Disks) > most {
-		return nil, rpc.CloudError("create_vm: the VM is to have %d persistent disks, at most %d are possible", len(req.Disks), most)
+		return nil, rpc.CloudError("the VM is to have %d persistent disks, at most %d are possible", len(req.Disks), most)
 	}
 	for i, d := range req.Disks {
 		if err := parseDiskCID(d); err != nil {
 			return nil, err
 		}
 		if slices.Contains(req.Disks[:i], d) {
-			return nil, rpc.CloudError("create_vm: disk %s is named twice", d)
+			return nil, rpc.CloudError("disk %s is named twice", d)
 		}
 	}
 	if len(req.Networks) == 0 {
-		return nil, rpc.CloudError("create_vm: no network is given: a VM needs at least one, or nothing can reach its agent")
+		return nil, rpc.CloudError("no network is given: a VM needs at least one, or nothing can reach its agent")
 	}
 	props, warnings, err := ParseVMProperties(req.CloudProperties, &c.cfg)
 	if err != nil {
@@ -179,11 +179,11 @@ func (c *CPI) prepare(ctx context.Context, v *view, o *order) error {
 		if err := c.proveGone(ctx, v, "stemcell "+string(cid)); err != nil {
 			return creationFailed(err)
 		}
-		return rpc.CloudError("create_vm: the stemcell %s is not on this cluster: upload it again with bosh upload-stemcell --fix", cid)
+		return rpc.CloudError("the stemcell %s is not on this cluster: upload it again with bosh upload-stemcell --fix", cid)
 	}
 	for _, t := range o.templates {
 		if want := o.props.RootDisk.Size; want > 0 && want < t.size {
-			return rpc.CloudError("create_vm: root_disk.size is %d MiB, less than the %d MiB of the stemcell's disk: make it larger or leave it out", want, t.size)
+			return rpc.CloudError("%s: must be at least the %d MiB of the stemcell's disk, got %d: make it larger or leave it out", keyPlace(placeProperties, "root_disk.size"), t.size, want)
 		}
 	}
 	for _, d := range o.req.Disks {

@@ -16,7 +16,7 @@ func (c *CPI) DeleteVM(ctx context.Context, vm rpc.VMCID) error {
 	defer cancel()
 	cid, err := parseVMCID(vm)
 	if err != nil {
-		return badInput("delete_vm", err)
+		return badInput(err)
 	}
 	c.sweep(ctx)
 	l, ok, err := c.locate(ctx, cid)

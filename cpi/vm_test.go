@@ -104,8 +104,9 @@ func TestCreateVMRefusesBadInput(t *testing.T) {
 		{name: "no network", networks: `{}`, texts: []string{"at least one"}},
 		{name: "an unknown CPU type", properties: `{"cpu_type":"nosuchcpu"}`, class: rpc.ClassVMCreationFailed, texts: []string{"nosuchcpu"}},
 		{name: "a VIP", networks: `{"v":{"type":"vip","ip":"10.0.0.1"}}`, class: rpc.ClassNotSupported, texts: []string{"vip"}},
-		{name: "an unknown bridge", networks: `{"n":{"type":"manual","ip":"10.0.0.9","cloud_properties":{"bridge":"vmbr9"}}}`, class: rpc.ClassVMCreationFailed, texts: []string{"n1: has no bridge vmbr9", "n3: has no bridge vmbr9"}},
-		{name: "an unknown bridge for a VM with drive options and a larger root disk", properties: `{"cache":"writeback","root_disk":{"size":10240}}`, networks: `{"n":{"type":"manual","ip":"10.0.0.9","cloud_properties":{"bridge":"vmbr9"}}}`, class: rpc.ClassVMCreationFailed, texts: []string{"n1: has no bridge vmbr9", "n3: has no bridge vmbr9"}},
+		{name: "an unknown bridge", networks: `{"n":{"type":"manual","ip":"10.0.0.9","netmask":"255.255.255.0","cloud_properties":{"bridge":"vmbr9"}}}`, class: rpc.ClassVMCreationFailed, texts: []string{"n1: has no bridge vmbr9", "n3: has no bridge vmbr9"}},
+		{name: "an unknown bridge for a VM with drive options and a larger root disk", properties: `{"cache":"writeback","root_disk":{"size":10240}}`, networks: `{"n":{"type":"manual","ip":"10.0.0.9","netmask":"255.255.255.0","cloud_properties":{"bridge":"vmbr9"}}}`, class: rpc.ClassVMCreationFailed, texts: []string{"n1: has no bridge vmbr9", "n3: has no bridge vmbr9"}},
+		{name: "no netmask", networks: `{"n":{"type":"manual","ip":"10.0.0.9"}}`, texts: []string{`network "n": a manual network needs ip and netmask: netmask is missing`}},
 		{name: "an unknown pool", properties: `{"pool":"nope"}`, texts: []string{"nope", "/pool/nope"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
