@@ -58,8 +58,13 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
+	var networks rpc.Networks
+	if err := json.Unmarshal([]byte(`{"default":{"type":"manual","ip":"10.0.0.20","netmask":"255.255.255.0","gateway":"10.0.0.1"}}`), &networks); err != nil {
+		fmt.Println(err)
+		return
+	}
 	vm, _, err := c.CreateVM(ctx, rpc.CreateVMRequest{
-		AgentID: "agent-1", Stemcell: stemcell, CloudProperties: json.RawMessage(`{"cpu":2,"ram":2048}`),
+		AgentID: "agent-1", Stemcell: stemcell, CloudProperties: json.RawMessage(`{"cpu":2,"ram":2048}`), Networks: networks,
 	})
 	if err != nil {
 		fmt.Println(err)
