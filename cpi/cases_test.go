@@ -120,7 +120,7 @@ func TestHasVMGivesThreeAnswers(t *testing.T) {
 		cfg.Pool = ""
 		require.NoError(t, b.srv.AddVM(852, pvetest.VM{Node: "n2", Config: map[string]string{"name": "hidden"}}))
 		_, err := b.open(cfg, "dir-a").HasVM(ctx, "vm-852-abcdefghijkl")
-		class(t, err, rpc.ClassCloudError, "VMID 852 is in use", "lacks VM.Audit on /pool/bosh")
+		class(t, err, rpc.ClassCloudError, "VMID 852 is in use", "lacks VM.Audit on /vms/852")
 	})
 	t.Run("there although somebody removed its tags", func(t *testing.T) {
 		require.NoError(t, b.srv.EditVM(id, func(g *pvetest.VM) { delete(g.Config, "tags") }))
