@@ -146,6 +146,7 @@ func (p *play) send(ctx context.Context, cpi CPI, method string, request []byte)
 		if r.err != nil {
 			c.Log = strings.TrimSpace(r.err.Message + "\n" + c.Log)
 		}
+		c.Log = p.mask(c.Log)
 	}
 	p.rep.addCall(c)
 	if leak != nil {
