@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/proxkit/proxkit/cpi/cpitest"
 	"github.com/proxkit/proxkit/cpi/rpc"
@@ -28,11 +29,12 @@ func ExampleCheck() {
 	for _, s := range report.Scenarios {
 		fmt.Println(s.Name, s.Outcome)
 	}
-	fmt.Println(err)
+	text, _, _ := strings.Cut(err.Error(), ", without which")
+	fmt.Println(text)
 	// Output:
 	// protocol passed
 	// hotswap failed
-	// hotswap: an instance with a disk, create_stemcell: the CPI does not implement create_stemcell, without which there is no CPI: create_stemcell is not implemented by this CPI
+	// hotswap: an instance with a disk, create_stemcell: the CPI does not implement create_stemcell
 }
 
 type infoOnly struct{ rpc.Unimplemented }
