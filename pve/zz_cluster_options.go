@@ -316,8 +316,8 @@ func (v *StorageBWLimit) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsCRS is the value of crs, a text of the form KEY=VALUE…. It keeps the text it
-// was read from.
+// An UpdateClusterOptionsCRS is the value of crs, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type UpdateClusterOptionsCRS struct {
 	HA              *string `json:"ha,omitempty"`                // One of basic, static, dynamic. Default basic.
 	HAAutoRebalance *bool   `json:"ha-auto-rebalance,omitempty"` // Default false. Since 9.1.
@@ -353,7 +353,7 @@ func (v *UpdateClusterOptionsCRS) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsHA is the value of ha, a text of the form KEY=VALUE…. It keeps the text it
+// An UpdateClusterOptionsHA is the value of ha, a text of the form KEY=VALUE…. It keeps the text it
 // was read from.
 type UpdateClusterOptionsHA struct {
 	ShutdownPolicy string `json:"shutdown_policy"` // One of freeze, failover, conditional, migrate. Default conditional.
@@ -380,7 +380,7 @@ func (v *UpdateClusterOptionsHA) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsNextID is the value of next-id, a text of the form KEY=VALUE…. It keeps the
+// An UpdateClusterOptionsNextID is the value of next-id, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type UpdateClusterOptionsNextID struct {
 	Lower *int64 `json:"lower,omitempty"` // 100 to 999999999. Default 100.
@@ -408,7 +408,7 @@ func (v *UpdateClusterOptionsNextID) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the
+// An UpdateClusterOptionsNotify is the value of notify, a text of the form KEY=VALUE…. It keeps the
 // text it was read from.
 type UpdateClusterOptionsNotify struct {
 	Fencing              *string `json:"fencing,omitempty"`         // One of always, never.
@@ -440,7 +440,7 @@ func (v *UpdateClusterOptionsNotify) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsTagStyle is the value of tag-style, a text of the form KEY=VALUE…. It keeps
+// An UpdateClusterOptionsTagStyle is the value of tag-style, a text of the form KEY=VALUE…. It keeps
 // the text it was read from.
 type UpdateClusterOptionsTagStyle struct {
 	CaseSensitive *bool    `json:"case-sensitive,omitempty"` // Default false.
@@ -472,8 +472,8 @@ func (v *UpdateClusterOptionsTagStyle) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsU2F is the value of u2f, a text of the form KEY=VALUE…. It keeps the text it
-// was read from.
+// An UpdateClusterOptionsU2F is the value of u2f, a text of the form KEY=VALUE…. It keeps the text
+// it was read from.
 type UpdateClusterOptionsU2F struct {
 	Appid  *string `json:"appid,omitempty"`
 	Origin *string `json:"origin,omitempty"`
@@ -500,7 +500,7 @@ func (v *UpdateClusterOptionsU2F) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsUserTagAccess is the value of user-tag-access, a text of the form
+// An UpdateClusterOptionsUserTagAccess is the value of user-tag-access, a text of the form
 // KEY=VALUE…. It keeps the text it was read from.
 type UpdateClusterOptionsUserTagAccess struct {
 	UserAllow     *string  `json:"user-allow,omitempty"` // One of none, list, existing, free. Default free.
@@ -530,7 +530,7 @@ func (v *UpdateClusterOptionsUserTagAccess) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateClusterOptionsWebAuthn is the value of webauthn, a text of the form KEY=VALUE…. It keeps
+// An UpdateClusterOptionsWebAuthn is the value of webauthn, a text of the form KEY=VALUE…. It keeps
 // the text it was read from.
 type UpdateClusterOptionsWebAuthn struct {
 	AllowSubdomains *bool   `json:"allow-subdomains,omitempty"` // Default true.

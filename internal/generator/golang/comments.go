@@ -240,7 +240,7 @@ func article(name string) string {
 		return "A"
 	}
 	spelled := len(name) > 1 && name[1] >= 'A' && name[1] <= 'Z'
-	if strings.ContainsRune("AEIO", rune(name[0])) || spelled && strings.ContainsRune("FHLMNRSX", rune(name[0])) {
+	if strings.ContainsRune("AEIO", rune(name[0])) || strings.HasPrefix(name, "Up") || strings.HasPrefix(name, "Un") || spelled && strings.ContainsRune("FHLMNRSX", rune(name[0])) {
 		return "An"
 	}
 	return "A"

@@ -73,7 +73,7 @@ func (c *Client) UpdateY(ctx context.Context, p UpdateYParams) (*UpdateYResult, 
 	return out, nil
 }
 
-// A UpdateYQ is the value of q, a text of the form KEY=VALUE…. It keeps the text it was read from.
+// An UpdateYQ is the value of q, a text of the form KEY=VALUE…. It keeps the text it was read from.
 type UpdateYQ struct {
 	Key string `json:"key"`
 
@@ -97,8 +97,8 @@ func (v *UpdateYQ) UnmarshalText(text []byte) error {
 	return wire.ParseProps(v.raw, v)
 }
 
-// A UpdateYResult is the value of data, a text of the form KEY=VALUE…. It keeps the text it was read
-// from.
+// An UpdateYResult is the value of data, a text of the form KEY=VALUE…. It keeps the text it was
+// read from.
 type UpdateYResult struct {
 	R string `json:"r"`
 
