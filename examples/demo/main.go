@@ -16,6 +16,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -30,6 +31,10 @@ func main() {
 	verbose := flag.Bool("v", false, "also print the log of each CPI call")
 	keep := flag.Bool("keep", false, "keep the working directory")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q: the demo takes flags alone, see -h\n", flag.Arg(0))
+		os.Exit(2)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -42,6 +47,11 @@ func main() {
 
 func run(ctx context.Context, program, sim string, verbose, keep bool) (err error) {
 	began := time.Now()
+	for _, p := range []struct{ flag, path string }{{"cpi", program}, {"sim", sim}} {
+		if _, err := exec.LookPath(p.path); err != nil {
+			return fmt.Errorf("-%s: the program cannot be run: %w", p.flag, err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "proxkit-demo-")
 	if err != nil {
 		return err

@@ -58,6 +58,35 @@ func TestDemo(t *testing.T) {
 	t.Run("no simulator", func(t *testing.T) {
 		t.Parallel()
 		err := run(t.Context(), real, filepath.Join(dir, "none"), false, false)
-		assert.ErrorContains(t, err, "start the simulator")
+		assert.ErrorContains(t, err, "-sim: the program cannot be run")
 	})
+	t.Run("no CPI", func(t *testing.T) {
+		t.Parallel()
+		err := run(t.Context(), filepath.Join(dir, "none"), sim, false, false)
+		assert.ErrorContains(t, err, "-cpi: the program cannot be run")
+	})
+}
+
+// TestFlags holds the demo to the exit statuses that a shell expects.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	program := build(t, t.TempDir(), "demo", ".")
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"help":            {[]string{"-h"}, 0, "-cpi"},
+		"an argument":     {[]string{"extra"}, 2, `unexpected argument "extra"`},
+		"an unknown flag": {[]string{"-nope"}, 2, "-nope"},
+		"no such CPI":     {[]string{"-cpi", "/nope"}, 1, "-cpi: the program cannot be run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), program, tc.args...)
+			out, _ := cmd.CombinedOutput()
+			assert.Equal(t, tc.status, cmd.ProcessState.ExitCode())
+			assert.Contains(t, string(out), tc.want)
+		})
+	}
 }

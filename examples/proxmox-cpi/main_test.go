@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/proxkit/proxkit/cpi"
 )
 
 func buildCPI(t *testing.T) string {
@@ -93,7 +96,14 @@ func TestFlags(t *testing.T) {
 	help, err := run("-h")
 	require.NoError(t, err)
 	assert.Contains(t, help, "-configFile")
-	assert.Contains(t, help, "token_secret")
+	for _, want := range []string{"token_secret", `"token": "bosh@pve!cpi=SECRET"`, "ephemeral_disk.size", "limits.read_iops", "vlan", "format", "examples/proxmox-cpi/release", "to its user too"} {
+		assert.Contains(t, help, want)
+	}
+	_, after, ok := strings.Cut(help, "certificate:\n\n")
+	require.True(t, ok)
+	example, _, _ := strings.Cut(after, "\n\n")
+	_, err = cpi.ParseConfig([]byte(example), nil)
+	require.NoError(t, err, "the example of -h is a configuration")
 
 	rights, err := run("-privileges")
 	require.NoError(t, err)
@@ -108,9 +118,28 @@ func TestFlags(t *testing.T) {
 		assert.Contains(t, rights, path)
 	}
 
-	out, err := run("info")
-	require.Error(t, err)
-	assert.Contains(t, out, `unexpected argument "info"`)
+	assert.Contains(t, rights, "to its user too")
+	assert.Contains(t, rights, "/storage/<import_storage, not configured>  ")
+	assert.Contains(t, rights, "# import_storage is not configured")
+	assert.NotContains(t, rights, "<iso_storage")
+
+	for name, tc := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"an argument":         {[]string{"info"}, 2, `unexpected argument "info"`},
+		"an unknown flag":     {[]string{"-nope"}, 2, "-nope"},
+		"a flag that lacks":   {[]string{"-configFile"}, 2, "needs an argument"},
+		"rights of no file":   {[]string{"-privileges", "-configFile", "/none"}, 1, "check -configFile"},
+		"an audit of nothing": {[]string{"-audit"}, 1, "needs -configFile"},
+	} {
+		out, err := run(tc.args...)
+		status, ok := errors.AsType[*exec.ExitError](err)
+		require.True(t, ok, name)
+		assert.Equal(t, tc.status, status.ExitCode(), name)
+		assert.Contains(t, out, tc.want, name)
+	}
 }
 
 // TestSignal stops a call that waits for an answer that never comes. It must
