@@ -47,6 +47,10 @@ func main() {
 
 func run(ctx context.Context, program, sim string, verbose, keep bool) (err error) {
 	began := time.Now()
+	program, err = filepath.Abs(program)
+	if err != nil {
+		return err
+	}
 	for _, p := range []struct{ flag, path string }{{"cpi", program}, {"sim", sim}} {
 		if _, err := exec.LookPath(p.path); err != nil {
 			return fmt.Errorf("-%s: the program cannot be run: %w", p.flag, err)
