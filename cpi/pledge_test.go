@@ -15,6 +15,7 @@ import (
 
 	"github.com/proxkit/proxkit/cpi"
 	"github.com/proxkit/proxkit/cpi/rpc"
+	"github.com/proxkit/proxkit/pve/pvetest"
 )
 
 // What a killed call has left is removed by the next one, but not if in doubt.
@@ -120,4 +121,27 @@ func TestOldNotesAreSwept(t *testing.T) {
 		_, err := os.Stat(filepath.Join(b.cfg.LockDir, name))
 		assert.Equal(t, want, err == nil, name)
 	}
+}
+
+// What cannot be removed takes a call a part of its time, and no more.
+func TestWhatCannotBeSweptHoldsUpNoCall(t *testing.T) {
+	t.Parallel()
+	network := map[string]any{"default": map[string]any{"type": "manual", "ip": "10.0.0.9", "netmask": "255.255.255.0", "gateway": "10.0.0.1", "dns": []string{}}}
+	b := newBed(t, func(c *cpi.Config) { c.CallTimeout = 8 * time.Second })
+	stemcell := b.stemcell()
+	before := len(b.srv.VMIDs())
+	require.True(t, b.killed(4, true, "create_vm", "agent-1", stemcell, map[string]any{"cpu": 1, "ram": 512}, network, []string{}, map[string]any{}))
+	ids := b.srv.VMIDs()
+	require.Len(t, ids, before+1)
+	name := b.guest(ids[before]).Config["name"]
+	require.NoError(t, b.srv.EditVM(ids[before], func(vm *pvetest.VM) { vm.Config["lock"] = "backup" }))
+	start := time.Now()
+	_ = b.disk("")
+	assert.Less(t, time.Since(start), 6*time.Second)
+	assert.Contains(t, b.log.String(), "what an earlier call left is still there")
+	require.NoError(t, b.srv.EditVM(ids[before], func(vm *pvetest.VM) { delete(vm.Config, "lock") }))
+	_ = b.disk("")
+	// The disk may have got its VMID.
+	now, there := b.srv.VM(ids[before])
+	assert.False(t, there && now.Config["name"] == name)
 }

@@ -332,7 +332,9 @@ func (c *CPI) finishTemplate(ctx context.Context, g guest, s templateSpec) error
 
 // copyTemplate makes a template on a storage that has none within reach of the
 // node, from one that is, so that this VM and all later ones there are linked
-// clones.
+// clones. The storage where VMs go by default has its template from
+// create_stemcell; only the first VM of a VM type with a storage of its own pays
+// for the copy, with some six requests more.
 func (c *CPI) copyTemplate(ctx context.Context, v *view, pl place, cid rpc.StemcellCID) (template, error) {
 	from := pl.template
 	conf, err := c.config(ctx, from.guest)

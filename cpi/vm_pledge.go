@@ -26,6 +26,10 @@ import (
 // when the Director has given them metadata, so that it knows them, or when the
 // machine was started again since, after which the file may be older than the
 // last that was done to it. Those are for people to look at; see [CPI.Audit].
+//
+// A pledge ends before the answer is written, not after: who is killed between the
+// two leaves a thing that nobody knows, which the audit lists; the other way round
+// the next call would destroy a thing whose CID the Director has.
 
 // A pledge is the file of a running call. A nil pledge, where files cannot be
 // locked, keeps nothing.
