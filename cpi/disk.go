@@ -302,6 +302,7 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 	}
 	if !ok {
 		c.dropStale(ctx, cid, users)
+		c.forgetUser(cid)
 		c.log.Printf("disk %s is gone already", cid)
 		return nil
 	}
@@ -328,7 +329,11 @@ func (c *CPI) DeleteDisk(ctx context.Context, cid rpc.DiskCID) error {
 	if !there {
 		c.log.Printf("disk %s: its volume is gone already", cid)
 	}
-	return c.destroyHolder(ctx, cid, holder, vol)
+	if err := c.destroyHolder(ctx, cid, holder, vol); err != nil {
+		return err
+	}
+	c.forgetUser(cid)
+	return nil
 }
 
 // vouchEmpty returns nil when a storage that lists nothing may well be empty: one

@@ -56,13 +56,14 @@ func (c *CPI) AttachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) (r
 	if err != nil {
 		return nil, err
 	}
-	others := joined(users, v.untagged(), g.vmid, holder.vmid)
+	others := joined(users, append(v.untagged(), c.notedUser(v, disk)...), g.vmid, holder.vmid)
 	if err := c.refuseAttached(ctx, disk, holder, others); err != nil {
 		return nil, err
 	}
 	if err := c.attach(ctx, v, g, holder, disk); err != nil {
 		return nil, err
 	}
+	c.noteUser(disk, cid)
 	return rpc.DiskHint{"path": devicePath(string(disk))}, nil
 }
 
@@ -254,7 +255,11 @@ func (c *CPI) DetachDisk(ctx context.Context, vm rpc.VMCID, disk rpc.DiskCID) er
 	if err != nil {
 		return c.explain(err, fmt.Sprintf("detach disk %s from VM %s", disk, cid), need{"VM.Audit", fmt.Sprintf("/vms/%d", g.vmid)})
 	}
-	return c.detach(ctx, v, cid, g, conf, disk)
+	err = c.detach(ctx, v, cid, g, conf, disk)
+	if noted := c.notedUser(v, disk); err == nil || rpc.ClassOf(err) == rpc.ClassDiskNotAttached && len(noted) == 1 && noted[0].vmid == g.vmid {
+		c.forgetUser(disk)
+	}
+	return err
 }
 
 func (c *CPI) detach(ctx context.Context, v *view, cid vmCID, g guest, conf *guestConfig, disk rpc.DiskCID) error {

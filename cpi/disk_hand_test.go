@@ -98,13 +98,31 @@ func TestDriveThatLostItsSerialIsStillTheDisk(t *testing.T) {
 	class(t, b.DetachDisk(ctx, vm, disk), rpc.ClassDiskNotAttached)
 }
 
+// A disk that goes from VM to VM takes no more requests than the first time.
+func TestRequestsOfADiskThatChangesVMs(t *testing.T) {
+	t.Parallel()
+	b := newBed(t)
+	ctx := t.Context()
+	vm, _, disk, other := b.attached()
+	require.NoError(t, b.SetDiskMetadata(ctx, disk, rpc.Metadata{"deployment": "dep"}))
+	b.srv.ResetRequests()
+	require.NoError(t, b.DetachDisk(ctx, vm, disk))
+	assert.LessOrEqual(t, len(b.requests()), 3, "%q", b.requests())
+	b.srv.ResetRequests()
+	_, err := b.AttachDisk(ctx, other, disk)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, len(b.requests()), 4, "%q", b.requests())
+}
+
 func TestDiskOfAVMWhoseTagsWereEdited(t *testing.T) {
 	t.Parallel()
 	t.Run("the tag of the disk", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t)
-		vm, id, disk, _ := b.attached()
+		vm, id, disk, other := b.attached()
 		b.removeTags(id, string(disk))
+		_, err := b.AttachDisk(t.Context(), other, disk)
+		class(t, err, rpc.ClassCloudError, "is attached to VM "+string(vm))
 		class(t, b.DeleteDisk(t.Context(), disk), rpc.ClassCloudError, "is attached to VM "+string(vm))
 		require.NoError(t, b.SetVMMetadata(t.Context(), vm, rpc.Metadata{"job": "web"}))
 		assert.Contains(t, b.guest(id).Config["tags"], string(disk))

@@ -114,7 +114,7 @@ func (c *CPI) refuseAttached(ctx context.Context, cid rpc.DiskCID, holder guest,
 	advice := "detach it first"
 	for _, u := range found.uses {
 		if isCopy(u.guest.vmid, u.conf.tags) {
-			advice += fmt.Sprintf(", and remove tags and serials of what it was copied from from guest %d", u.guest.vmid)
+			advice += fmt.Sprintf(", and take the copied tags and serials off guest %d", u.guest.vmid)
 		}
 	}
 	if len(found.uses) > 0 {

@@ -34,7 +34,7 @@ func (c *CPI) DeleteVM(ctx context.Context, vm rpc.VMCID) error {
 	if err := c.dismantle(ctx, cid, l); err != nil {
 		return err
 	}
-	c.forgetNode(cid)
+	c.forgetEverywhere("nodes", cid.String())
 	return nil
 }
 
@@ -198,6 +198,7 @@ func (c *CPI) releaseDisks(ctx context.Context, l located, attached []drive) err
 				return err
 			}
 		}
+		c.forgetUser(rpc.DiskCID(d.serial))
 		c.log.Printf("disk %s is detached", d.serial)
 	}
 	return nil

@@ -3,6 +3,7 @@ package cpi
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,11 +17,25 @@ import (
 // list is asked. Several clusters may share the directory, so the file's name says
 // which one the VM was made on.
 
+// clusterMark tells the clusters that share lock_dir apart, by the hosts of their
+// endpoints.
+func (c *CPI) clusterMark() string {
+	names := []string{c.cfg.TokenID, c.cfg.Pool}
+	for _, e := range c.cfg.Endpoints {
+		if u, err := url.Parse(e); err == nil && u.Hostname() != "" {
+			e = u.Hostname()
+		}
+		names = append(names, e)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(names, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
 func (c *CPI) hintFile(cid vmCID) string {
 	if c.cfg.LockDir == "" {
 		return ""
 	}
-	return filepath.Join(c.cfg.LockDir, "nodes", c.clusterDigest()+"-"+cid.String())
+	return filepath.Join(c.cfg.LockDir, "nodes", c.clusterMark()+"-"+cid.String())
 }
 
 // rememberNode notes the node of a VM.
@@ -49,6 +64,18 @@ func (c *CPI) rememberedNode(cid vmCID) string {
 // forgetNode removes the note.
 func (c *CPI) forgetNode(cid vmCID) {
 	if file := c.hintFile(cid); file != "" {
+		_ = os.Remove(file)
+	}
+}
+
+// forgetEverywhere removes the notes about something of that CID that is gone for
+// good, also those from before the configuration named the cluster otherwise.
+func (c *CPI) forgetEverywhere(sub, cid string) {
+	if c.cfg.LockDir == "" {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(c.cfg.LockDir, sub, "*-"+cid))
+	for _, file := range files {
 		_ = os.Remove(file)
 	}
 }

@@ -249,6 +249,7 @@ func (w *world) checkLocks(l *ledger) (bad []string) {
 			// The lock under which tickets are drawn is one of each node.
 		case dir == "nodes/" && l.vms[base[max(strings.Index(base, "vm-"), 0):]]:
 			// Before the CID stands whose cluster it is.
+		case dir == "attached/" && l.disks[base[max(strings.Index(base, "disk-"), 0):]]:
 		case dir == "tries/":
 			// It is the next attempt's for an hour.
 		default:
