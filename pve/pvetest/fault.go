@@ -114,7 +114,7 @@ func (f *Fault) check() error {
 	case f.Status != 0 && (f.Status < 200 || f.Status > 999):
 		return fmt.Errorf("an answer cannot have the status %d", f.Status)
 	case f.Status == 0 && (f.Phrase != "" || f.Message != "" || len(f.Params) > 0 || f.NoBody || f.HTML):
-		return errors.New("Phrase, Message, Params, NoBody and HTML need a Status")
+		return errors.New("the fields Phrase, Message, Params, NoBody and HTML need a Status")
 	case f.Nth < 0 || f.Delay < 0 || f.TaskWarnings < 0:
 		return errors.New("negative Nth, Delay or TaskWarnings")
 	case f.Cut < CutNone || f.Cut > CutAfter:
