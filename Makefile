@@ -28,6 +28,10 @@ build: ## build the example programs into bin/
 demo: build ## watch a BOSH lifecycle on a simulated cluster, through the real CPI binary
 	@$(BIN)/demo -cpi $(BIN)/proxmox-cpi -sim $(BIN)/pve-sim
 
+.PHONY: conformance
+conformance: build ## run the conformance suite against the CPI binary on a simulated cluster
+	@$(BIN)/cpi-check -cpi $(BIN)/proxmox-cpi
+
 .PHONY: test
 test: ## run all tests, with the race detector where there is a C compiler
 	go test $(RACE) ./...
