@@ -34,7 +34,7 @@ conformance: build ## run the conformance suite against the CPI binary on a simu
 
 .PHONY: test
 test: ## run all tests, with the race detector where there is a C compiler
-	go test $(RACE) ./...
+	go test $(RACE) -timeout 20m ./...
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for a short while
