@@ -107,7 +107,7 @@ func writeImage(file string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return testimage.WriteArchive(f, imageSize, &disk{random: rand.NewChaCha8([32]byte{})})
+	return testimage.WriteArchive(f, imageSize, io.LimitReader(&disk{random: rand.NewChaCha8([32]byte{})}, imageSize))
 }
 
 // A disk reads like a disk that is one eighth full.
