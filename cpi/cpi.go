@@ -49,7 +49,7 @@ func New(cfg Config, o Options) (*CPI, error) {
 		c.log = &rpc.Log{}
 	}
 	if c.pve == nil {
-		client, err := newClient(cfg)
+		client, err := newClient(cfg, c.log)
 		if err != nil {
 			return nil, rpc.CloudError("%w", err)
 		}
@@ -58,11 +58,16 @@ func New(cfg Config, o Options) (*CPI, error) {
 	return c, nil
 }
 
-func newClient(cfg Config) (*pve.Client, error) {
+func newClient(cfg Config, log *rpc.Log) (*pve.Client, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, &KeyError{Place: configPlace, Key: "endpoint", Problem: "is missing"}
 	}
-	opts := []pve.Option{pve.WithAPIToken(cfg.TokenID, cfg.TokenSecret), pve.WithUserAgent("proxkit-cpi")}
+	opts := []pve.Option{
+		pve.WithAPIToken(cfg.TokenID, cfg.TokenSecret), pve.WithUserAgent("proxkit-cpi"),
+		pve.WithOnMisfit(func(m pve.Misfit) {
+			log.Printf("warning: the answer to %s %s has at %q something else than expected: want %s, got %s", m.Method, m.Path, m.Field, m.Want, m.Got)
+		}),
+	}
 	if len(cfg.Endpoints) > 1 {
 		opts = append(opts, pve.WithEndpoints(cfg.Endpoints[1:]...))
 	}

@@ -100,13 +100,13 @@ func TestRunApidocRefuses(t *testing.T) {
 var sourcesRow = regexp.MustCompile("(?m)^\\| (\\w+) \\| ([0-9.]+) \\| [0-9]+ \\| `([^`]+)` \\|")
 
 // The committed facts are what the command makes of the originals. They are
-// large, so the test reads them where APIDOC_ORIGINALS says they are, under the
+// large, so the test reads them where PROXKIT_APIDOC_DIR says they are, under the
 // names that SOURCES.md gives.
 func TestFactsComeFromTheOriginals(t *testing.T) {
 	t.Parallel()
-	originals := os.Getenv("APIDOC_ORIGINALS")
+	originals := os.Getenv("PROXKIT_APIDOC_DIR")
 	if originals == "" {
-		t.Skip("set APIDOC_ORIGINALS to a directory with the files that apidoc/SOURCES.md names")
+		t.Skip("set PROXKIT_APIDOC_DIR to a directory with the files that apidoc/SOURCES.md names")
 	}
 	text, err := os.ReadFile("../../apidoc/SOURCES.md")
 	require.NoError(t, err)

@@ -153,9 +153,12 @@ func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
 			return metaOf(env), refused
 		}
 	}
-	var misfit func(wire.Misfit)
-	if hook := c.config.onMisfit; hook != nil {
-		misfit = func(m wire.Misfit) {
+	var whole error
+	misfit := func(m wire.Misfit) {
+		if m.Path == "" {
+			whole = errors.New(m.String())
+		}
+		if hook := c.config.onMisfit; hook != nil {
 			hook(Misfit{Method: call.method, Path: call.path, Field: m.Path, Want: m.Want, Got: m.Got})
 		}
 	}
@@ -165,6 +168,10 @@ func (c *Client) decode(call *call, body []byte, out any) (Meta, error) {
 		return Meta{}, c.decodeError(call, err)
 	case out != nil && len(env.Data) == 0:
 		return metaOf(env), c.decodeError(call, errors.New("it has no data"))
+	case whole != nil && call.kind == kindRead:
+		// One odd value costs no more than itself, but a list that is none must not
+		// pass for an empty one. What a write did is done, whatever it answers.
+		return metaOf(env), c.decodeError(call, whole)
 	}
 	return metaOf(env), nil
 }

@@ -179,7 +179,9 @@ func WithUserAgent(agent string) Option {
 }
 
 // WithOnMisfit calls f for every value in an answer that did not fit the type
-// promised for it. f may be called from several goroutines at once.
+// promised for it. f may be called from several goroutines at once. The data of a
+// read that is as a whole of another kind than promised, such as text where a list
+// is due, is an [AnswerError] besides.
 func WithOnMisfit(f func(Misfit)) Option {
 	return func(c *Config) error {
 		c.onMisfit = f

@@ -420,6 +420,38 @@ func TestMisfitNamesTheCall(t *testing.T) {
 	assert.Contains(t, misfits[0].Field, "vmid")
 }
 
+// A list that is none must not pass for an empty one.
+func TestAnswerOfAnotherKind(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, method, data string
+		want               string
+	}{
+		{"an object for a list", http.MethodGet, `{"vmid":100}`, "want list"},
+		{"a number for a list", http.MethodGet, `7`, "want list"},
+		{"an empty list", http.MethodGet, `[]`, ""},
+		{"nothing", http.MethodGet, `null`, ""},
+		{"odd elements", http.MethodGet, `[7,{"vmid":100}]`, ""},
+		{"a write has taken effect", http.MethodPost, `{"vmid":100}`, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := newRawServer(t, func(seen) string { return replyData(tc.data) })
+			var out []struct {
+				VMID int64 `json:"vmid"`
+			}
+			err := newClient(t, server.URL).Call(t.Context(), tc.method, "/nodes", nil, &out)
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			damaged, ok := errors.AsType[*AnswerError](err)
+			require.True(t, ok, "%v", err)
+			assert.ErrorContains(t, damaged, tc.want)
+		})
+	}
+}
+
 func TestRustBodies(t *testing.T) {
 	t.Parallel()
 	server := newRawServer(t, func(seen) string { return replyData("null") })
